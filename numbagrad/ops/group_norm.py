@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .. import dtypes
 from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import group_norm as kernels
@@ -21,8 +22,8 @@ from .batch_norm import (
     check_channels,
     in_planes,
 )
-from .elementwise import rsqrt
-from .norm import LayerNorm, halves_here, in_float32
+from .elementwise import cast, rsqrt
+from .norm import LayerNorm, halves_here, in_float32, single
 from .remembered import remembered
 
 __all__: list[str] = []  # in nn.functional alone
@@ -30,7 +31,7 @@ __all__: list[str] = []  # in nn.functional alone
 
 class GroupNorm(Op, remembers=True):
     """Each group of channels of each sample to mean 0 and variance 1, then by channels
-    ``* weight + bias``; on the host, outside recordings."""
+    ``* weight + bias``; on the host, outside recordings. Where x are halves, others are float32."""
 
     @staticmethod
     def forward(
@@ -53,10 +54,10 @@ class GroupNorm(Op, remembers=True):
         x, weight = ctx.saved_tensors
         if grad_mode.enabled:
             return _group_norm_grad(g, x, weight, ctx.groups, ctx.eps)
-        shape = x._array.shape
+        shape, kind = x._array.shape, dtypes.float32 if halves_here(x) else x._dtype
         gx = new_empty(shape, x._dtype, x._device)
-        totals = new_empty(shape[:2], x._dtype, x._device)
-        alongs = new_empty(shape[:2], x._dtype, x._device)
+        totals = new_empty(shape[:2], kind, x._device)
+        alongs = new_empty(shape[:2], kind, x._device)
         w = ctx.statistics[0] if weight is None else contiguous(weight)._array
         machine.launch(
             *(kernels.group_norm_grad, in_planes(gx), totals._array, alongs._array),
@@ -69,6 +70,9 @@ class GroupNorm(Op, remembers=True):
 
 def _group_norm_grad(g: Tensor, x: Tensor, weight: Tensor | None, groups: int, eps: float) -> tuple:
     """The gradient of group_norm as differentiable functions of g, x and weight."""
+    if halves_here(x):
+        gx, *others = _group_norm_grad(g.float(), x.float(), weight, groups, eps)
+        return cast(gx, x._dtype), *others
     shape, dims = x._array.shape, (0, *range(2, x._array.ndim))
     form = shape[0] * groups, -1
     rows = x.reshape(form)
@@ -101,18 +105,24 @@ def group_norm(
     if machine.autocasting:
         input, weight, bias = raised(input, weight, bias)
     name = "group_norm"
-    if halves_here(as_operand(name, input)):
-        return in_float32(group_norm, input, num_groups, weight=weight, bias=bias, eps=eps)
+    kind = as_operand(name, input)._dtype
+    elsewhere = machine.is_recording() or input._device.type != "cpu"
+    size = math.prod(input._array.shape[2:])
+    # A formula, which recordings join with others.
+    formula = size < FEW or input._array.size == 0 or elsewhere
+    if halves_here(input):
+        if formula:
+            return in_float32(group_norm, input, num_groups, weight=weight, bias=bias, eps=eps)
+        weight, bias = single(name, "weight", weight, kind), single(name, "bias", bias, kind)
+        kind = dtypes.float32
     channels = channels_of(name, input)
     if num_groups < 1 or channels % num_groups:
         raise ShapeError(
             f"{name}: Expected number of channels in input to be divisible by num_groups, but got "
             f"input of shape {list(input._array.shape)} and num_groups={num_groups}."
         )
-    check_channels(name, input, channels, weight=weight, bias=bias)
-    size = math.prod(input._array.shape[2:])
-    elsewhere = machine.is_recording() or input._device.type != "cpu"
-    if size < FEW or input._array.size == 0 or elsewhere:  # a formula, which recordings join
+    check_channels(name, input, channels, kind, weight=weight, bias=bias)
+    if formula:
         count = channels // num_groups * size
         rows = LayerNorm.apply(input, None, None, count, float(eps))
         return affine_by_channels(rows, weight, bias)

@@ -78,3 +78,21 @@ def test_nan_stays_in_its_group_and_nothing_gives_nothing():
     out = F.group_norm(x, 2)
     assert out[:, :2].isnan().all() and out[:, 2:].isfinite().all()
     assert F.group_norm(ng.ones(0, 4, 9), 2).shape == (0, 4, 9)
+
+
+@pytest.mark.parametrize("dtype", [ng.float16, ng.bfloat16])
+def test_gradients_of_halves_are_those_of_float32(dtype):
+    x, g = (ng.tensor(sample(4, 8, 10, k) + 1).to(dtype) for k in (12, 12))
+    weights = [ng.tensor(sample(8, k)[:, 0]).to(dtype) for k in (1, 2)]
+    found = []
+    for kind in (dtype, ng.float32):
+        given = [t.detach().to(kind).requires_grad_() for t in (x, *weights)]
+        out = F.group_norm(given[0], 4, *given[1:])
+        first = ng.autograd.grad(out, given, g.to(kind), create_graph=True)
+        (second,) = ng.autograd.grad((first[0].float() ** 2).sum(), given[:1])
+        F.group_norm(given[0], 4, *given[1:]).backward(g.to(kind))
+        found.append([t.detach().double().numpy() for t in (*first, second)])
+        found[-1] += [t.grad.double().numpy() for t in given]
+    for ours, theirs in zip(*found, strict=True):
+        close = 8 * ng.finfo(dtype).eps
+        np.testing.assert_allclose(ours, theirs, rtol=close, atol=close * np.abs(theirs).max())
