@@ -1,11 +1,13 @@
 """Many operations beside torch's, once over: which are slow, and at which size.
 
-    python -m benchmarks.scan [--grad] [--dtype DTYPE] [--size SIZE] [--threads N] [--over R]
-        [EXPRESSION ...]
+    python -m benchmarks.scan [--grad | --layers] [--dtype DTYPE] [--size SIZE] [--threads N]
+        [--over R] [EXPRESSION ...]
 
 Each expression is evaluated with the names of ``arrays`` as tensors of either library, ``L`` the
 library and ``F`` its ``nn.functional``; sizes are large (10^6 numbers) or small (40,000). With
-``--grad`` it goes forward and backward, by those of ``GRADIENTS``. With ``--dtype`` what is float32
+``--grad`` it goes forward and backward, by those of ``GRADIENTS``, and with ``--layers`` by those
+of ``LAYERS``, in the shapes of real networks: ``t(2, 3)`` is a tensor of its own, ``i(9, 2, 3)`` one
+of indices below 9. With ``--dtype`` what is float32
 has that dtype, and the others are those of ``DTYPES``, without those that torch refuses. Prints
 those whose ratio of best times is over R, the worst first, and the geometric mean of all. It is a
 look, not a measurement: two to four blocks of rounds in turns, in one process, and results are not
@@ -28,6 +30,7 @@ import numpy as np
 import numbagrad as ng
 
 from .libraries import load_torch
+from .scan_layers import LAYERS, Given
 
 FORWARD = """
 x.sum(); x.sum(0); x.sum(1); w.sum(1); w.mean(1); x.var(0); x.var(1); w.std(0); x.norm(dim=1)
@@ -138,14 +141,17 @@ def names(
 
 def runner(code: CodeType, known: dict[str, Any], grad: bool) -> Callable[[], None]:
     """What evaluates an expression, and with ``grad`` goes back through it."""
+    known["given"].at = 0
     if not grad:
         return lambda: eval(code, known)
-    leaves = [t for t in known.values() if getattr(t, "requires_grad", False)]
-    ones = known["L"].ones_like(eval(code, known))
+    ones, given = known["L"].ones_like(eval(code, known)), known["given"]
+    every = [*known.values(), *given.made]
+    leaves = [t for t in every if getattr(t, "requires_grad", False)]
 
     def run() -> None:
         for t in leaves:
             t.grad = None
+        given.at = 0
         eval(code, known).backward(ones)
 
     return run
@@ -186,11 +192,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("expressions", nargs="*", metavar="EXPRESSION")
     parser.add_argument("--grad", action="store_true")
+    parser.add_argument("--layers", action="store_true")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--size", choices=("large", "small"), default="large")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--over", type=float, default=1.2, metavar="R")
     options = parser.parse_args()
+    options.grad |= options.layers
     if options.grad and not getattr(ng, options.dtype).is_floating_point:
         parser.error(f"--grad needs a floating dtype, not {options.dtype}")
     torch = load_torch(options.threads)
@@ -198,7 +206,8 @@ def main() -> None:
     given = arrays(options.size == "large")
     sides = [names(library, given, options.grad, options.dtype) for library in (ng, torch)]
     text = FORWARD if options.dtype == "float32" else DTYPES
-    text = (GRADIENTS if options.grad else text).replace("\n", ";")
+    text = LAYERS if options.layers else GRADIENTS if options.grad else text
+    text = text.replace("\n", ";")
     expressions = options.expressions or [e.strip() for e in text.split(";") if e.strip()]
     rows = []
     off: Any = contextlib.nullcontext if options.grad else ng.no_grad
@@ -206,6 +215,8 @@ def main() -> None:
     with warnings.catch_warnings(), off(), off_there():
         warnings.simplefilter("ignore")
         for expression in expressions:
+            for known, library in zip(sides, (ng, torch), strict=True):
+                Given(library, options.dtype).enter(known)
             if is_refused(expression, sides[1]):
                 continue
             if is_refused(expression, sides[0]):
