@@ -6,12 +6,11 @@
 Each expression is evaluated with the names of ``arrays`` as tensors of either library, ``L`` the
 library and ``F`` its ``nn.functional``; sizes are large (10^6 numbers) or small (40,000). With
 ``--grad`` it goes forward and backward, by those of ``GRADIENTS``, and with ``--layers`` by those
-of ``LAYERS``, in the shapes of real networks: ``t(2, 3)`` is a tensor of its own, ``i(9, 2, 3)`` one
-of indices below 9. With ``--dtype`` what is float32
-has that dtype, and the others are those of ``DTYPES``, without those that torch refuses. Prints
-those whose ratio of best times is over R, the worst first, and the geometric mean of all. It is a
-look, not a measurement: two to four blocks of rounds in turns, in one process, and results are not
-compared.
+of ``LAYERS``, in the shapes of real networks: ``t(2, 3)`` is a tensor of its own, ``i(9, 2, 3)``
+one of indices below 9. With ``--dtype`` what is float32 has that dtype, and the others are those of
+``DTYPES``, without those that torch refuses. Prints those whose ratio of best times is over R, the
+worst first, and the geometric mean of all. It is a look, not a measurement: two to four blocks of
+rounds in turns, in one process, and results are not compared.
 """
 
 from __future__ import annotations
