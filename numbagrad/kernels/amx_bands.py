@@ -49,7 +49,7 @@ def split_places(builder, kind, blocks, x, row, second, some, some_2, out, gap, 
 
     out: where the first part of the first place goes, and each next one a line further; gap: bytes
     from part to part; room: the address of three tiles; peak: that of a vector that comes to hold
-    the largest bits, without sign, of all lanes. Of halves there is one part, and no peak.
+    the largest bits, without sign, of all lanes. Of halves there is one part.
     """
     if not AMX or not isinstance(kind.element, ir.FloatType):
         return
@@ -68,7 +68,16 @@ def split_places(builder, kind, blocks, x, row, second, some, some_2, out, gap, 
             ]
             to = builder.add(room, builder.mul(i, WORD(LINE)))
             if half:
-                builder.store(_words(builder, pair, there), at(builder, to, ints), align=64)
+                word = _words(builder, pair, there)
+                sizes = builder.shl(word, everywhere(16)), builder.and_(word, everywhere(~0xFFFF))
+                for size_of in sizes:
+                    size_of, before = (
+                        builder.and_(size_of, everywhere(0x7FFFFFFF)),
+                        builder.load(largest),
+                    )
+                    more = builder.icmp_unsigned(">", size_of, before)
+                    builder.store(builder.select(more, size_of, before), largest)
+                builder.store(word, at(builder, to, ints), align=64)
             else:
                 nothing = ir.Constant(kind, None)
                 values = [line.load(place)[0] for place in pair]

@@ -18,7 +18,7 @@ from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, same_device
 from .conv_form import OF_INPUT, UNIT, Form, Sizes, expect_gradient
-from .linalg import linear, mm
+from .linalg import linear
 from .remembered import remembered
 
 __all__: list[str] = []  # PyTorch has these in nn.functional alone, but for aliases
@@ -317,9 +317,11 @@ def _conv_transpose(
     form = Form(strides, front, dilations, groups, large, small, kernel)
     if form.is_matrix():
         n, ci = x._array.shape[:2]
-        out = mm(x.reshape((n, ci)), weight.reshape((ci, -1))).reshape((n, *kernel[1:]))
         if bias is not None:
-            out = out + bias.reshape((-1, *small))
+            taps = math.prod(kernel[2:])
+            bias = bias.reshape((-1, 1)).expand((kernel[1], taps)).reshape((-1,))
+        out = linear(x.reshape((n, ci)), weight.reshape((ci, -1)).t(), bias)
+        out = out.reshape((n, *kernel[1:]))
     else:
         out = TransposedConvolution.apply(x, weight, bias, form)
     return out if batched else out.squeeze(0)

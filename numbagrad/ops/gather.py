@@ -342,7 +342,7 @@ def _scattered(name: str, x: Tensor, dim: int, index: Tensor, src: Any, adds: bo
         return clone(x)
     src = _source(name, x, index, src)
     if slices is not None:
-        return put_slices(x, src, slices, dim, 1, adds, name)
+        return put_slices(x, src, slices, dim, 1, adds, name, False)
     op = Scatter if overwriting.target is None else ScatterHere
     out = op.apply(_leading(x), dim, index, src, adds, name)
     return out if x._array.ndim else reshape(out, ())

@@ -208,26 +208,28 @@ def _write(
 
 
 class Put(Op, remembers=True):
-    """A copy of ``x`` with slices replaced by those of ``value``, or with them added."""
+    """A copy of ``x`` with slices replaced by those of ``value``, or with them added; from_end:
+    whether negative indices count from the end."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, value: Tensor, index: Tensor, dim: int, span: int, add: bool, name: str
-    ) -> Tensor:
+        ctx: Any, x: Tensor, value: Tensor, index: Tensor, dim: int, span: int, add: bool,
+        name: str, from_end: bool,
+    ) -> Tensor:  # fmt: skip
         ctx.save(index)
-        ctx.how = (dim, span, add, name)
+        ctx.how = (dim, span, add, name, from_end)
         ctx.shape = value._array.shape
         out = to_write(x, value, index)
         if add:
-            _write(name, kernels.add_at, out, value, index, dim, span, True, -1)
+            _write(name, kernels.add_at, out, value, index, dim, span, from_end, -1)
         else:
-            _write(name, kernels.put_at, out, value, index, dim, span, True)
+            _write(name, kernels.put_at, out, value, index, dim, span, from_end)
         return out
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
         (index,) = ctx.saved_tensors
-        dim, span, add, name = ctx.how
+        dim, span, add, name, _ = ctx.how
         gx = gv = None
         if ctx.needs_input_grad[0]:
             hole = full(ctx.shape, 0, g._dtype, g._device)
@@ -247,11 +249,12 @@ class PutHere(Put):
 
 
 def put_slices(
-    x: Tensor, value: Tensor, index: Tensor, dim: int, span: int, add: bool, name: str
-) -> Tensor:
+    x: Tensor, value: Tensor, index: Tensor, dim: int, span: int, add: bool, name: str,
+    from_end: bool = True,
+) -> Tensor:  # fmt: skip
     """``Put``; ``x`` itself where its in-place form has asked for that."""
     op = Put if overwriting.target is None else PutHere
-    return op.apply(x, value, index, dim, span, add, name)
+    return op.apply(x, value, index, dim, span, add, name, from_end)
 
 
 @remembered
@@ -330,7 +333,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
     index = _flat_index("index_add", index)
     source = _slices("index_add", x, dim, index, source)
     source = source if alpha == 1 else mul(source, alpha)
-    return put_slices(x, source, index, dim, 1, True, "index_add")
+    return put_slices(x, source, index, dim, 1, True, "index_add", False)
 
 
 @remembered
@@ -339,7 +342,7 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     dim = normalize_dim("index_copy", dim, x._array.ndim)
     index = _flat_index("index_copy", index)
     source = _slices("index_copy", x, dim, index, source)
-    return put_slices(x, source, index, dim, 1, False, "index_copy")
+    return put_slices(x, source, index, dim, 1, False, "index_copy", False)
 
 
 @remembered

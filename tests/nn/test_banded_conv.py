@@ -143,6 +143,17 @@ def test_what_the_unit_cannot_hold_is_multiplied_as_ever(shape):
 
 
 @needs_unit
+def test_infinite_numbers_are_seen_by_their_taps_alone():
+    for dtype in (ng.float32, ng.bfloat16):
+        x = ng.zeros(24, 32, 8, 8, dtype=dtype)
+        x[0, 0, 0, 7] = math.inf
+        for padding, expected in ((0, [0, 0, math.inf]), (1, [0, math.inf, math.inf])):
+            weight = ng.zeros(32, 32, 3, 3, dtype=dtype).requires_grad_()
+            nn.functional.conv2d(x, weight, padding=padding).sum().backward()
+            assert weight.grad[0, 0, 0].tolist() == expected
+
+
+@needs_unit
 def test_channels_of_small_numbers_keep_their_digits():
     """In the gradient of the weight, each 16 of either side; and threads decide about no bit."""
     random = np.random.default_rng(0)
@@ -331,3 +342,6 @@ def test_a_kernel_that_covers_the_image_is_a_matrix():
                 assert ng.autograd.gradgradcheck(function, arguments)
     x, weight = ng.ones(2, 3, 3), ng.ones(4, 2, 3, 3)
     assert nn.functional.conv2d(x, weight).tolist() == [[[18.0]]] * 4
+    # Halves are rounded once, with their bias.
+    x, bias = (ng.tensor(v, dtype=ng.bfloat16) for v in ([[[1.0078125]]], [-1.015625]))
+    assert nn.functional.conv_transpose1d(x, x, bias).item() == 2**-14

@@ -284,5 +284,10 @@ def test_an_index_expanded_over_slices_is_that_of_slices(dim, shape):
     wrong = ng.full(along, shape[dim]).expand(sizes)
     with pytest.raises(IndexError, match=rf"gather: index {shape[dim]} is out of bounds"):
         x.gather(dim, wrong)
-    with pytest.raises(IndexError, match="scatter_add: index -1 is out of bounds"):
-        x.scatter_add(dim, wrong - shape[dim] - 1, source)
+    negative = ng.full(along, -1).expand(sizes)
+    for write in (x.scatter_add, x.scatter, x.detach().clone().scatter_add_):
+        with pytest.raises(IndexError, match=r"scatter.*: index -1 is out of bounds"):
+            write(dim, negative, source.detach())
+    for write in (x.index_add, x.index_copy):
+        with pytest.raises(IndexError, match=r"index_.*: index -1 is out of bounds"):
+            write(dim, negative.reshape(-1)[:m], source)

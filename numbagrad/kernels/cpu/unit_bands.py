@@ -259,7 +259,9 @@ def unit_block(task, out, x, weight, ordered, bias, biased, plan, how):
     split = new_lines(step_bytes(x) // TILE * gap + 2 * TILE)
     split_at = line_from(address(split))
     high = split_bands(x, address(bands), inputs, split_at, plan)
-    by_unit = parts > 0 and can_multiply(ends[0], high) and can_multiply(ends[1], high)
+    by_unit = parts > 0
+    if itemsize == 4:  # the one part of halves may be anything
+        by_unit = by_unit and can_multiply(ends[0], high) and can_multiply(ends[1], high)
     row, lines = together * plan[WIDTH], min(plan[LINES], plan[GRID + 1] - y)
     width, of_plane = lines * row, plan[PARTS] * plan[TALL] * row
     ay, ax = plan[APART + 1], plan[APART + 2]
