@@ -140,10 +140,11 @@ def names(
 
 def runner(code: CodeType, known: dict[str, Any], grad: bool) -> Callable[[], None]:
     """What evaluates an expression, and with ``grad`` goes back through it."""
-    known["given"].at = 0
+    given = known.setdefault("given", Given(known["L"], "float32"))
+    given.at = 0
     if not grad:
         return lambda: eval(code, known)
-    ones, given = known["L"].ones_like(eval(code, known)), known["given"]
+    ones = known["L"].ones_like(eval(code, known))
     every = [*known.values(), *given.made]
     leaves = [t for t in every if getattr(t, "requires_grad", False)]
 

@@ -22,16 +22,7 @@ from ..kernels.half_vectors import PAIRS
 from ..kernels.vectors import VECTOR_BYTES
 from ..tensor import Tensor
 
-__all__ = [
-    "BANDED",
-    "DEPTHWISE",
-    "OF_INPUT",
-    "PRODUCTS",
-    "UNIT",
-    "Form",
-    "Sizes",
-    "expect_gradient",
-]
+__all__: list[str] = []  # of conv.py, which nn.functional exports
 
 Sizes = tuple[int, ...]
 
