@@ -572,6 +572,7 @@ def idle_files(started: set[str]) -> list[str]:
         "depthwise",
         "flex_attention",
         "join",
+        "unit_banded",
     }  # start those of others
     without |= {"philox", "turns"}  # are called by kernels
     names = [f"numbagrad.kernels.cuda.{p.stem}" for p in folder.glob("*.py")]
