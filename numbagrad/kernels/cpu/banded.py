@@ -53,17 +53,8 @@ def banded(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh,
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
     kernel = (weight.shape[2], weight.shape[3], weight.shape[4])
     grid = (out.shape[2], out.shape[3], out.shape[4])
-    plan = plan_of(
-        x.shape[0],
-        weight.shape[1],
-        groups,
-        kernel,
-        grid,
-        form,
-        FORWARD + 0 * groups,
-        out.itemsize,
-        0,
-    )
+    inputs, what = weight.shape[1], FORWARD + 0 * groups
+    plan = plan_of(x.shape[0], inputs, groups, kernel, grid, form, what, out.itemsize, 0)
     previous = blas_alone(out.size * plan[ROWS])
     for task in prange(0, tasks_of(x.shape[0], plan)):
         correlate_block(task, out, x, address(weight), bias, biased, plan)

@@ -22,17 +22,8 @@ from .half_product import even_parts
 
 __all__ = ["APART", "BACKWARD", "COUNTS", "DEEP", "FIRST", "FORWARD", "GRID", "GROUPS", "LINES"]
 __all__ += ["ORDER", "OVERLAP", "PARTS", "PHASES", "PLACES", "PLANES", "ROWS", "STEPS", "SUMMED"]
-__all__ += [
-    "TALL",
-    "TAPS",
-    "TOGETHER",
-    "WIDTH",
-    "beyond",
-    "channel_of",
-    "fill_bands",
-    "new_bands",
-    "plan_of",
-]
+__all__ += ["TALL", "TAPS", "TOGETHER", "WIDTH", "beyond", "channel_of", "fill_bands"]
+__all__ += ["new_bands", "plan_of"]
 
 GROUPS, TOGETHER, DEEP, LINES = 0, 1, 2, 3
 """Groups of channels; images, planes and lines in a block, several planes only of all lines."""

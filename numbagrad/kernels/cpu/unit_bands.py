@@ -42,17 +42,8 @@ from .bands import (
 )
 from .correlate import begin_with, block_of, lay_out, order_weight
 
-__all__ = [
-    "extremes_of",
-    "line_from",
-    "list_steps",
-    "new_lines",
-    "new_panels",
-    "panels_of",
-    "step_bytes",
-    "unit_block",
-    "weight_panel",
-]
+__all__ = ["ROOM_BYTES", "extremes_of", "line_from", "list_steps", "new_lines", "new_panels"]
+__all__ += ["panels_of", "step_bytes", "unit_block", "weight_panel"]
 
 ROOM_BYTES, SQUARE = 3 * TILE, TILE
 HIGHS_BYTES = 16
@@ -148,14 +139,8 @@ def weight_panel(task, weight, channels, rows, of_row, of_channel, steps, plan, 
     for c in range(channels):
         for t in range(0, count, EDGE):
             many = min(EDGE, count - t)
-            transpose(
-                *(
-                    weight,
-                    address(weight) + (begin + c * of_channel + t) * itemsize,
-                    of_row * itemsize,
-                ),
-                *(lines, many, square, LINE),
-            )
+            from_ = address(weight) + (begin + c * of_channel + t) * itemsize
+            transpose(weight, from_, of_row * itemsize, lines, many, square, LINE)
             for i in range(many):
                 place = at + 2 * (t + i)
                 to = (steps[place] + c // STEP * steps[place + 1] + c % STEP) * EDGE
