@@ -185,6 +185,22 @@ def test_channels_of_small_numbers_keep_their_digits():
 
 
 @needs_unit
+def test_sums_of_the_unit_are_nearer_than_those_of_vectors():
+    ones = (1, 1, 1)
+    shape = 4, 1, 256, 32, (1, 14, 14), (1, 3, 3), ones, (0, 1, 1), ones
+    given, form = _arrays(shape, "float32")
+    wide = [t.double() for t in given]
+    _, forward, _, of_input, of_weight = _calls(form)
+    for call in (forward, of_input, of_weight):
+        expected = call(PRODUCTS, *wide).numpy()
+        errors = [
+            np.square(call(kernels, *given).double().numpy() - expected).mean()
+            for kernels in (UNIT, BANDED)
+        ]
+        assert errors[0] < errors[1]
+
+
+@needs_unit
 def test_parts_that_the_unit_multiplies():
     """``set_float32_matmul_precision`` is for convolutions too."""
     given, form = _arrays(BY_UNIT[0], "float32")
