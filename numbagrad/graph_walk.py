@@ -16,6 +16,7 @@ from .errors import GradError
 from .kernels import machine
 from .later import OUR_FILES
 from .tape import (
+    ADDS,
     ONE_OUTPUT,
     AccumulateGrad,
     Edge,
@@ -158,6 +159,7 @@ def run_backward(
     grad_mode.enabled = create_graph
     autocast, grad_mode.autocast = grad_mode.autocast, None  # gradients have their dtypes already
     take, find, one_output = pending.pop, pending.get, ONE_OUTPUT
+    adds = () if create_graph else ADDS
     try:
         for node in order:
             held = take(node, None)
@@ -171,7 +173,8 @@ def run_backward(
                 and node._hooks is None
                 and type(node) in one_output
             ):
-                results = node._run_one(held)
+                added = type(node) in adds and _add_into(node, held, pending, owned)
+                results = () if added else node._run_one(held)
             else:
                 grads = held if node._outputs > 1 else [held]
                 held = grad = None
@@ -224,6 +227,28 @@ def run_backward(
     if targets is None:
         return None
     return [wanted[node][index] for node, index in map(split_edge, targets)]
+
+
+def _add_into(node: Any, grad: Any, pending: dict[Node, Any], owned: set[Node]) -> bool:
+    """Add the gradient of a part straight to that of the whole, without zeros around it.
+
+    A loop over time steps reads one after the other of a sequence: with zeros its way back would
+    take as many passes over the whole sequence as it has steps.
+    """
+    (edge,) = node._edges[:1]
+    if edge is None or type(edge) is Edge:
+        return False
+    whole = pending.get(edge)
+    if whole is None:
+        pending[edge] = node._run_one(grad)[0]
+    elif not node._op.may_add(node, whole, grad):
+        return False
+    else:
+        if edge not in owned:
+            whole = pending[edge] = whole.clone()
+        node._op.add_into(node, whole, grad)
+    owned.add(edge)
+    return True
 
 
 def _leads(node: Node, needed: set[Node]) -> tuple[bool, ...]:

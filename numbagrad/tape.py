@@ -45,6 +45,11 @@ inside of one, or None), ``asked`` (a node that runs for some of its inputs alon
 ONE_OUTPUT: set[type] = set()
 """Node classes with one output whose ``_run_one`` backward may call directly."""
 
+ADDS: set[type] = set()
+"""Those of them whose gradient is zero but for what they read: ``_op.add_into(node, whole, grad)``
+adds that to a gradient there is, and is not asked where ``_op.may_add(node, whole, grad)`` says no.
+"""
+
 _getframe = sys._getframe
 
 next_sequence = itertools.count(1).__next__

@@ -30,6 +30,7 @@ from .index import (
     _counting,
     index_tensor,
     launch_checked,
+    may_hold,
     overwriting,
     put_slices,
     scalar_tensor,
@@ -60,6 +61,17 @@ class Gather(Op, remembers=True):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         return GatherGrad.apply(g, *ctx.saved_tensors, *ctx.how)
+
+    @staticmethod
+    def may_add(ctx: Any, whole: Tensor, g: Tensor) -> bool:
+        """Whether ``add_into`` may be called."""
+        return may_hold(whole, g, ctx.how[1])
+
+    @staticmethod
+    def add_into(ctx: Any, whole: Tensor, g: Tensor) -> None:
+        """Add the gradient to that of all, in place."""
+        dim, _, name = ctx.how
+        write_elements(name, kernels.scatter_add, whole, g, dim, *ctx.saved_tensors)
 
 
 def _gathered(

@@ -155,6 +155,24 @@ class Take(Op, remembers=True):
     def backward(ctx: Any, g: Tensor) -> Tensor:
         return TakeGrad.apply(g, *ctx.saved_tensors, *ctx.how)
 
+    @staticmethod
+    def may_add(ctx: Any, whole: Tensor, g: Tensor) -> bool:
+        """Whether ``add_into`` may be called: not for halves, whose sums would be rounded oftener,
+        to what the whole is rounded to."""
+        return may_hold(whole, g, ctx.how[0])
+
+    @staticmethod
+    def add_into(ctx: Any, whole: Tensor, g: Tensor) -> None:
+        """Add the gradient to that of all, in place."""
+        _, dim, span, skip, name = ctx.how
+        _write(name, kernels.add_at, whole, g, *ctx.saved_tensors, dim, span, True, skip)
+
+
+def may_hold(whole: Tensor, g: Tensor, shape: tuple) -> bool:
+    """Whether kernels may add elements of ``g`` to ``whole``, which should have that shape."""
+    plain = type(whole) is type(g) is Tensor and whole._dtype is g._dtype and whole._flat
+    return plain and whole._dtype.itemsize >= 4 and whole._array.shape == shape
+
 
 class TakeGrad(Op, remembers=True):
     """Zeros with the slices of ``g`` added where ``Take`` read them."""

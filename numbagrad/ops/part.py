@@ -12,7 +12,7 @@ from ..errors import DimError, GradError, ShapeError
 from ..kernels import machine
 from ..kernels.strides import is_dense, order_of
 from ..tape import grad_mode
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .base import Op, as_operand, copy_kernel, full, new_empty, normalize_dim
 from .elementwise import clone
 from .operand import no_operand
@@ -28,6 +28,19 @@ class Part(View):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         return Embed.apply(g, *ctx.how)
+
+    @staticmethod
+    def may_add(ctx: Any, whole: Tensor, g: Tensor) -> bool:
+        """Whether ``add_into`` may be called."""
+        return type(whole) is type(g) is Tensor and whole._array.shape == ctx.how[0]
+
+    @staticmethod
+    def add_into(ctx: Any, whole: Tensor, g: Tensor) -> None:
+        """Add the gradient to that of all, in place."""
+        array = whole._array[ctx.how[1]]
+        part = wrap(array, whole._dtype)
+        part._base, part._flat = whole, array.flags.c_contiguous
+        part._add_in_place(g)
 
 
 class Select(Part):

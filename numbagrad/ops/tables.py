@@ -17,7 +17,7 @@ from .base import Op, as_operand, full, new_empty
 from .bracket_writes import setitem
 from .elementwise import where
 from .extreme import extremes
-from .index import INTS, TakeGrad, _read, index_add, index_tensor
+from .index import INTS, Take, TakeGrad, _read, index_add, index_tensor
 from .moments import norm
 from .remembered import remembered
 
@@ -104,6 +104,13 @@ class Embedding(Op, remembers=True):
             counts = index_add(nothing, 0, at, full(at._array.shape, 1, g._dtype, g._device))
             g = g / counts[index].unsqueeze(-1)
         return TakeGrad.apply(g, index, *ctx.how)
+
+    @staticmethod
+    def may_add(ctx: Any, whole: Tensor, g: Tensor) -> bool:
+        """Whether ``add_into`` may be called."""
+        return not ctx.by_frequency and Take.may_add(ctx, whole, g)
+
+    add_into = Take.add_into
 
 
 @contextmanager
