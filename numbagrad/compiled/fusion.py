@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..kernels.expr import Expr, build, expr, inputs_of, symbol, topological
-from .program import Instruction, Line, Loop, Operand, Program, Value, View
+from .program import Instruction, Line, Loop, Operand, Program, Store, Value, View
 
 Suits = Callable[[Loop], bool]
 
@@ -58,7 +58,7 @@ def _placed(
             continue
         for value in set(earlier.used) & set(loop.used):
             readers[value] -= 1  # two readers are one now
-        merged = _without_inner(merged, earlier, loop, readers)
+        merged = _without_inner(merged, loop, readers)
         if len(merged.ins) + len(merged.outs) > OPERANDS:
             for value in set(earlier.used) & set(loop.used):
                 readers[value] += 1
@@ -75,12 +75,12 @@ def _placed(
     return False
 
 
-def _without_inner(merged: Loop, a: Loop, b: Loop, readers: dict[Value, int]) -> Loop:
-    """``merged``, tidied, without storing what ``a`` makes for ``b`` alone."""
+def _without_inner(merged: Loop, b: Loop, readers: dict[Value, int]) -> Loop:
+    """``merged``, tidied, without storing what the loop before ``b`` makes for ``b`` alone."""
     used = set(b.used)
     alive = [
-        o.buffer.lasts or o.value not in used or readers.get(o.value, 0) > 1 for o in a.outs
-    ] + [True] * len(b.outs)
+        o.buffer.lasts or o.value not in used or readers.get(o.value, 0) > 1 for o in merged.outs
+    ]
     if all(alive):
         return tidy(merged)
     outs = tuple(o for o, keep in zip(merged.outs, alive, strict=True) if keep)
@@ -122,16 +122,18 @@ def _joined(a: Loop, b: Loop) -> Loop | None:
     if spaces is None:
         return None
     a, b = in_space(a, spaces), in_space(b, spaces)
-    made = {o.value: (o, s) for o, s in zip(a.outs, a.stores, strict=True)}
+    made: dict[Value, list[tuple[Operand, Store]]] = {}
+    for o, s in zip(a.outs, a.stores, strict=True):
+        made.setdefault(o.value, []).append((o, s))
     names: dict[str, str] = {}
     ins, loads = list(a.ins), list(a.loads)
     taken = {*loads, *(n for n, _ in a.scalars), *(line.name for line in a.lines)}
     for operand, name in zip(b.ins, b.loads, strict=True):
         if operand.value in made:
-            out, store = made[operand.value]
-            if store.mode != "store" or out.view != operand.view:
+            there = [s for o, s in made[operand.value] if o.view == operand.view]
+            if not there or there[0].mode != "store":
                 return None
-            names[name] = store.line
+            names[name] = there[0].line
         elif operand in ins:
             names[name] = loads[ins.index(operand)]
         else:
@@ -152,9 +154,9 @@ def _joined(a: Loop, b: Loop) -> Loop | None:
         names[line.name] = _new_name("v", taken)
         lines.append(replace(line, name=names[line.name], expr=renamed))
     stores = tuple(replace(s, line=names.get(s.line, s.line)) for s in b.stores)
-    values = {o.value for o in a.outs}
+    values, left = {o.value for o in a.outs}, _left_of(a, b)
     return Loop(
-        (*a.outs, *b.outs),
+        (*(o for o, _ in left), *b.outs),
         tuple(ins),
         tuple(dict.fromkeys((*a.kept, *(v for v in b.kept if v not in values)))),
         tuple(dict.fromkeys((*a.sources, *b.sources))),
@@ -162,19 +164,27 @@ def _joined(a: Loop, b: Loop) -> Loop | None:
         loads=tuple(loads),
         scalars=tuple(scalars),
         lines=tuple(lines),
-        stores=(*a.stores, *stores),
+        stores=(*(store for _, store in left), *stores),
     )
+
+
+def _left_of(a: Loop, b: Loop) -> list[tuple[Operand, Store]]:
+    """What ``a`` stores that ``b`` does not store anew; where they store other parts of the same
+    memory, as parts of the value that ``b`` makes."""
+    left = []
+    for o, store in zip(a.outs, a.stores, strict=True):
+        later = [x for x in b.outs if x.buffer is o.buffer]
+        if all(x.view != o.view for x in later):
+            left.append((replace(o, value=later[0].value) if later else o, store))
+    return left
 
 
 def _memory_agrees(a: Loop, b: Loop) -> bool:
     """Whether running index by index touches shared memory as running one after the other does."""
     for out in b.outs:
         for other in (*a.ins, *a.outs):
-            if other.buffer is out.buffer and other.view != out.view:
-                return False
-    for out in a.outs:
-        for other in b.ins:
-            if other.buffer is out.buffer and other.view != out.view:
+            shared = other.buffer is out.buffer
+            if shared and not (other.view == out.view or other.view.apart(out.view)):
                 return False
     summed = {o.buffer for o, s in zip(a.outs, a.stores, strict=True) if s.mode == "sum"}
     summed_b = {o.buffer for o, s in zip(b.outs, b.stores, strict=True) if s.mode == "sum"}

@@ -14,6 +14,7 @@ from .epilogues import with_relu
 from .fusion import fuse, tidy
 from .joined import biased_products, joined_in_place, turned_products
 from .layout import by_columns
+from .parts import parts_alone
 from .program import (
     Buffer,
     Call,
@@ -282,6 +283,7 @@ PASSES: tuple[Pass, ...] = (
     constants,
     common,
     dead_code,
+    parts_alone,
     accumulate,
     turned_products,
     by_columns,
@@ -315,6 +317,7 @@ GPU_PASSES: tuple[Pass, ...] = (
     constants,
     common,
     dead_code,
+    parts_alone,
     accumulate,
     with_relu,
     fuse_for_gpu,

@@ -116,9 +116,30 @@ class View:
             reach += (n - 1) * s
         return True
 
+    def apart(self, other: View) -> bool:
+        """Whether the two have no element in common; False where that would take long to tell."""
+        (low, high), (begin, end) = self.bounds, other.bounds
+        if high <= begin or end <= low:
+            return True
+        dims = {(abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1}
+        same = {(abs(s), n) for n, s in zip(other.shape, other.strides, strict=True) if n > 1}
+        alike = dims == same and self.distinct and other.distinct
+        return alike and not _meet(begin - low, sorted(dims, reverse=True))
+
     def covers(self, buffer: Buffer) -> bool:
         """Whether every element of ``buffer`` is one index."""
         return self.size == buffer.size and self.distinct
+
+
+def _meet(distance: int, dims: list[tuple[int, int]]) -> bool:
+    """Whether two elements of a view with these strides and sizes lie so far apart."""
+    if not dims:
+        return distance == 0
+    (step, n), rest = dims[0], dims[1:]
+    reach = sum((m - 1) * s for s, m in rest)
+    first = max(1 - n, -((reach - distance) // step))
+    last = min(n - 1, (distance + reach) // step)
+    return any(_meet(distance - k * step, rest) for k in range(first, last + 1))
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -458,7 +479,7 @@ def verify(program: Program) -> Program:
             assert 0 <= low and high <= max(o.buffer.size, low), f"{o!r} leaves {o.buffer.name}"
         made = set()
         for o in i.outs:
-            assert o.value not in made or isinstance(i, Loop) is False, f"{o.value} made twice"
+            assert o.value not in made or not isinstance(i, Loop) or _parts(i, o.value), i
             held = current.get(o.buffer)
             older = -1 if held is None else held.version
             assert o.value.version > older or o.value in made, f"{o.value} made twice: {i!r}"
@@ -467,6 +488,12 @@ def verify(program: Program) -> Program:
         if isinstance(i, Loop):
             _verify_loop(i)
     return program
+
+
+def _parts(loop: Loop, value: Value) -> bool:
+    """Whether what ``loop`` makes of ``value`` lies apart."""
+    views = [o.view for o in loop.outs if o.value == value]
+    return all(x.apart(y) for k, x in enumerate(views) for y in views[k + 1 :])
 
 
 def _verify_loop(loop: Loop) -> None:

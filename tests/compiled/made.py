@@ -165,6 +165,39 @@ def rows_used_again() -> Maker:
     return m
 
 
+def parts(*begins: int, size: int = 2) -> Maker:
+    """``g = 0; g[begin : begin + size] += 2 x[...]`` for each, in the way of gradients of slices;
+    ``z = 2 g``. The first is copied there."""
+    m = Maker()
+    names = [f"t{k}" for k in range(len(begins))]
+    for kind, name, length in (("input", "x", 6), ("work", "g", 6), ("fresh", "z", 6)):
+        m.buffer(kind, name, length)
+    for name in names:
+        m.buffer("work", name, size)
+    v = whole(size)
+    m.loop(("g", whole(6)), constant(0))
+    for k, (begin, name) in enumerate(zip(begins, names, strict=True)):
+        at = View((size,), (1,), begin)
+        m.loop((name, v), DOUBLE, ("x", at))
+        if k:
+            m.loop(("g", at), SUM, ("g", at), (name, v))
+        else:
+            m.loop(("g", at), COPY, (name, v))
+    m.loop(("z", whole(6)), DOUBLE, ("g", whole(6)))
+    return m
+
+
+def overwritten_in_part() -> Maker:
+    """``g = 0; g[:2] = 2 x; g[1:3] = x``: index by index the second would be written over."""
+    m = Maker()
+    for kind, name, size in (("input", "x", 2), ("fresh", "g", 6)):
+        m.buffer(kind, name, size)
+    m.loop(("g", whole(6)), constant(0))
+    m.loop(("g", whole(2)), DOUBLE, ("x", whole(2)))
+    m.loop(("g", View((2,), (1,), 1)), COPY, ("x", whole(2)))
+    return m
+
+
 MADE = {
     "accumulation": accumulation,
     "accumulation, disturbed": lambda: accumulation(disturbed=True),
@@ -174,4 +207,9 @@ MADE = {
     "sums": sums,
     "rows that meet": rows_that_meet,
     "rows used again": rows_used_again,
+    "overwritten in part": overwritten_in_part,
+    "parts of all": lambda: parts(4, 2, 0),
+    "parts of some": lambda: parts(3, 0),
+    "parts that meet": lambda: parts(0, 1, 3),
+    "parts that meet and leave out": lambda: parts(1, 0, 3, size=3),
 }

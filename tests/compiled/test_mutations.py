@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from numbagrad.compiled import fusion, memory, passes, rows
+from numbagrad.compiled import fusion, memory, parts, passes, rows
 from numbagrad.errors import RecordingError
 
 from .interpret import changed, differs
@@ -45,9 +45,13 @@ MUTATIONS = {
         passes, "accumulate",
         "if same and quiet and undisturbed and apart", "if same and quiet and undisturbed",
     ),
-    "loops are fused whatever memory they share": (
+    "loops are fused whatever they read of each other": (
+        fusion, "_joined",
+        "if o.view == operand.view]", "]",
+    ),
+    "loops are fused whatever they write over": (
         fusion, "_memory_agrees",
-        "other.view != out.view", "False",
+        "other.view == out.view or other.view.apart(out.view)", "True",
     ),
     "loops are moved over what they depend on": (
         fusion, "_conflict",
@@ -61,6 +65,18 @@ MUTATIONS = {
     "memory is inherited by loops that read it elsewhere": (
         memory, "_inherited",
         "all(other.view == mine[0].view for other in loop.ins if other.buffer is b)", "True",
+    ),
+    "parts that meet are written over one another": (
+        parts, "_written",
+        "if adds and not there.any():", "if adds:",
+    ),
+    "zeros are left out though a part is missing": (
+        parts, "_written",
+        "if not reads and taken.all():", "if True:",
+    ),
+    "a part is forgotten when the next one is made with it": (
+        fusion, "_left_of",
+        "if all(x.view != o.view for x in later):", "if not later:",
     ),
     "loops run row by row though rows meet": (
         rows, "_row_by_row",

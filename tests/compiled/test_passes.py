@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import re
 from dataclasses import replace
 
@@ -10,11 +12,13 @@ import pytest
 from numbagrad.compiled import passes
 from numbagrad.compiled.fusion import collapsed, common_space, fuse, merge
 from numbagrad.compiled.memory import ALIGN, assign
+from numbagrad.compiled.parts import parts_alone
 from numbagrad.compiled.passes import accumulate, common, copy_to_result, dead_code, forward_copies
 from numbagrad.compiled.program import Instruction, Loop, Operand, Program, Value, View, verify
+from numbagrad.kernels.expr import constant
 
 from .interpret import changed
-from .made import COPY, DOUBLE, MADE, SUM, Maker, accumulation, sums, whole
+from .made import COPY, DOUBLE, MADE, SUM, Maker, accumulation, parts, sums, whole
 
 
 def text(program: Program) -> list[str]:
@@ -223,6 +227,67 @@ def test_collapsed_joins_dims_that_follow_each_other() -> None:
     assert len(collapsed(turned).space) == 2
 
 
+# ---------------------------------------------------------------- parts of zeros
+
+
+def test_parts_that_lie_apart_are_written() -> None:
+    program = parts_alone(parts(4, 2, 0).program())
+    assert text(program)[0] == "g.1 (6) = uninitialised"
+    assert not any("+" in line for line in text(program))
+    assert any("+" in line for line in text(parts_alone(parts(0, 1, 3).program())))
+
+
+def test_parts_that_leave_something_out_keep_the_zeros() -> None:
+    program = text(parts_alone(parts(3, 0).program()))
+    assert program[:3] == ["for (6):", "v0: float64 = 0", "g.1 = v0"]
+    assert not any("+" in line for line in program)
+
+
+def test_parts_are_written_by_the_loops_that_make_them() -> None:
+    made = maker("input x", "work g", "work a", "work b", "fresh z", size=6)
+    half, ahead = whole(3), View((3,), (1,), 3)
+    made.loop(("g", V), constant(0))
+    made.loop(("a", half), DOUBLE, ("x", half))
+    made.loop(("b", half), COPY, ("a", half))
+    made.loop(("g", half), COPY, ("a", half))
+    made.loop(("g", ahead), SUM, ("g", ahead), ("b", half))
+    made.loop(("z", V), DOUBLE, ("g", V))
+    loops = [i for i in passes.optimise(made.program()).instructions if isinstance(i, Loop)]
+    assert [(i.space, len(i.outs)) for i in loops] == [((3,), 2), ((6,), 1)]
+    assert len({o.value for o in loops[0].outs}) == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_views_lie_apart_where_no_element_is_in_both(seed: int) -> None:
+    draw = random.Random(seed)
+    apart = 0
+    for _ in range(100):
+        shape = tuple([draw.randint(1, 4) for _ in range(draw.randint(1, 3))])
+        strides, step = [], draw.choice([1, 1, 2, 3])
+        for n in shape:
+            strides.append(step * draw.choice([1, 1, -1]))
+            step = step * n + draw.choice([0, 0, 1, 3])
+        turned = draw.sample(range(len(shape)), len(shape))
+        x = View(shape, tuple(strides), 60)
+        y = View(
+            tuple([shape[d] for d in turned]),
+            tuple([strides[d] for d in turned]),
+            60 + draw.randint(-30, 30),
+        )
+        assert x.apart(y) == y.apart(x) == (not elements(x) & elements(y))
+        apart += x.apart(y)
+    assert 0 < apart < 100
+
+
+def elements(view: View) -> set[int]:
+    """Where the elements of a view are."""
+    every = itertools.product(*map(range, view.shape))
+    return {
+        view.offset + sum(i * s for i, s in zip(index, view.strides, strict=True))
+        for index in every
+    }
+
+
 # ---------------------------------------------------------------- memory
 
 
@@ -262,6 +327,6 @@ def test_every_pass_is_named_here_or_elsewhere() -> None:
     """A new pass must come with a test of its own."""
     tested = (
         "dead_code forward_copies constants common accumulate by_columns fuse copy_to_result "
-        "beside_products turned_products joined_in_place biased_products"
+        "beside_products turned_products joined_in_place biased_products parts_alone"
     )
     assert {p.__name__ for p in passes.PASSES} == set(tested.split())
