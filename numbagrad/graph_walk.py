@@ -18,6 +18,7 @@ from .later import OUR_FILES
 from .tape import (
     ADDS,
     ONE_OUTPUT,
+    TAKES,
     AccumulateGrad,
     Edge,
     Hooks,
@@ -148,6 +149,7 @@ def run_backward(
             wanted.setdefault(node, {})[index] = None
         needed, parted = _leading_to(order, set(wanted))
     walk: Walk | None = None  # made where a hook may ask for it
+    results: Sequence[Any]
     pending: dict[Node, Any] = {}
     owned: set[Node] = set()  # nodes whose pending gradient is a sum made here
     for edge, grad in roots:
@@ -159,7 +161,7 @@ def run_backward(
     grad_mode.enabled = create_graph
     autocast, grad_mode.autocast = grad_mode.autocast, None  # gradients have their dtypes already
     take, find, one_output = pending.pop, pending.get, ONE_OUTPUT
-    adds = () if create_graph else ADDS
+    adds, takes = ((), ()) if create_graph else (ADDS, TAKES)
     try:
         for node in order:
             held = take(node, None)
@@ -173,8 +175,12 @@ def run_backward(
                 and node._hooks is None
                 and type(node) in one_output
             ):
-                added = type(node) in adds and _add_into(node, held, pending, owned)
-                results = () if added else node._run_one(held)
+                if type(node) in adds and _add_into(node, held, pending, owned):
+                    results = ()
+                elif type(node) in takes:
+                    results = _take(node, held, pending, owned)
+                else:
+                    results = node._run_one(held)
             else:
                 grads = held if node._outputs > 1 else [held]
                 held = grad = None
@@ -249,6 +255,15 @@ def _add_into(node: Any, grad: Any, pending: dict[Node, Any], owned: set[Node]) 
         node._op.add_into(node, whole, grad)
     owned.add(edge)
     return True
+
+
+def _take(node: Any, grad: Any, pending: dict[Node, Any], owned: set[Node]) -> Sequence[Any]:
+    """Run a node of ``TAKES``, on a gradient that it may change where nobody else has it."""
+    edge = node._edges[0]
+    if edge is not None and type(edge) is not Edge and edge not in pending:
+        owned.add(edge)  # what it is given now is nobody else's
+    taken: Sequence[Any] = node._op.take(node, grad) if node in owned else node._run_one(grad)
+    return taken
 
 
 def _leads(node: Node, needed: set[Node]) -> tuple[bool, ...]:

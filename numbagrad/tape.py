@@ -50,6 +50,10 @@ ADDS: set[type] = set()
 adds that to a gradient there is, and is not asked where ``_op.may_add(node, whole, grad)`` says no.
 """
 
+TAKES: set[type] = set()
+"""Those whose ``_op.take(node, grad)`` is their backward where nobody else has the gradient, which
+it may change and pass on; what backward gives the first edge is nobody else's either."""
+
 _getframe = sys._getframe
 
 next_sequence = itertools.count(1).__next__

@@ -63,9 +63,9 @@ def _placed(
             for value in set(earlier.used) & set(loop.used):
                 readers[value] += 1
             continue
-        for o in earlier.outs:
-            if o.value in set(loop.used) and o.value not in set(merged.used):
-                readers[o.value] -= 1
+        for value in {o.value for o in earlier.outs} & set(loop.used):
+            if value not in set(merged.used):
+                readers[value] -= 1
         if up:
             items[at] = merged
         else:

@@ -20,7 +20,7 @@ from ..kernels import machine
 from ..kernels.strides import Order, is_dense, order_of
 from ..tape import grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
-from .base import Op, as_operand, base_of, copy_kernel, full, make_view, new_empty
+from .base import Op, as_operand, base_of, copy_kernel, fill_kernel, full, make_view, new_empty
 from .index import overwriting
 from .operand import check_operands
 from .part import as_strided
@@ -48,6 +48,17 @@ class ViewRegion(Op):
         zeros = full(ctx.base_shape, 0, g._dtype, g._device)
         return PlaceRegion.apply(zeros, g, *ctx.region)
 
+    @staticmethod
+    def may_add(ctx: Any, whole: Tensor, g: Tensor) -> bool:
+        """Whether ``add_into`` may be called."""
+        plain = type(whole) is type(g) is Tensor and whole._flat and ctx.region[-1] is None
+        return plain and whole._array.shape == ctx.base_shape
+
+    @staticmethod
+    def add_into(ctx: Any, whole: Tensor, g: Tensor) -> None:
+        """Add the gradient to that of the base, in place."""
+        make_view(whole, *ctx.region[:3])._add_in_place(g)
+
 
 class PlaceRegion(Op, remembers=True):
     """A copy of ``x``, its dims in memory in ``order``, with ``y`` written at a region."""
@@ -72,6 +83,22 @@ class PlaceRegion(Op, remembers=True):
         if ctx.needs_input_grad[0]:
             hole = full(ctx.region[0], 0, g._dtype, g._device)
             gx = PlaceRegion.apply(g, hole, *ctx.region)
+        return gx, gy
+
+    @staticmethod
+    def take(ctx: Any, g: Tensor) -> tuple:
+        """``backward`` that makes the hole in ``g`` itself: of a loop that writes its steps into
+        one array, each would copy the gradient of all."""
+        shape, strides, offset, order = ctx.region
+        if order is not None or not g._flat or type(g) is not Tensor:
+            return PlaceRegion.backward(ctx, g)
+        region, gx, gy = machine.view(g._array, shape, strides, offset), None, None
+        if ctx.needs_input_grad[1]:
+            gy = new_empty(shape, g._dtype, g._device)
+            machine.launch(copy_kernel, gy._array, region)
+        if ctx.needs_input_grad[0]:
+            machine.launch(fill_kernel, region, 0)
+            gx = g
         return gx, gy
 
 

@@ -22,6 +22,7 @@ FILES = {
     "compiled/test_guards.py": 24,
     "compiled/test_joined.py": 81,
     "compiled/test_mutations.py": 12,
+    "compiled/test_parts.py": 8,
     "compiled/test_relied.py": 22,
     "compiled/test_sharing.py": 31,
     "compiled/test_state.py": 44,
