@@ -103,8 +103,8 @@ def test_table_html_and_averages():
     lines = [a.name for a in p.averages("line", limits=False)]
     assert any(name.startswith("mm at test_profiler.py:") for name in lines)
     assert "mm" in [a.name for a in p.averages("kernel", limits=False)]
-    with pytest.raises(ValueError, match="group_by is 'op', 'kernel' or 'line', not 'shape'"):
-        p.averages("shape")
+    with pytest.raises(ValueError, match="is 'op', 'kernel', 'line' or 'shape', not 'size'"):
+        p.averages("size")
 
 
 def test_chrome_trace(tmp_path):

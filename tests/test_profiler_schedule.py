@@ -80,14 +80,30 @@ def test_averages_as_torchs_programs_print_them():
     text = rows.table(sort_by="self_cpu_time_total", row_limit=2)
     assert len(text.split("\n\n")[1].splitlines()) == 3
     assert "test_profiler_schedule.py" in p.key_averages(group_by_stack_n=5).table(row_limit=-1)
-    with pytest.raises(ValueError, match="shapes are not written down"):
-        p.key_averages(group_by_input_shape=True)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_calls_are_told_apart_by_the_shapes_of_their_arrays(compiled):
+    product = ng.compile(lambda x, y: x @ y) if compiled else ng.matmul
+    given = [(ng.ones(k, 64), ng.ones(64, 48)) for k in (32, 96)]
+    for pair in given:
+        product(*pair)
+    with profiler.profile(record_shapes=True) as p:
+        for pair in given:
+            product(*pair)
+    rows = p.key_averages(group_by_input_shape=True)
+    names = {row.name for row in rows if row.kind == "product"}
+    assert {name.partition(" ")[2] for name in names} == {
+        "(32, 48) (32, 64) (64, 48)",
+        "(96, 48) (96, 64) (64, 48)",
+    }
+    assert "(96, 64)" in rows.table()
 
 
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ({"record_shapes": True}, "record_shapes is not written down"),
+        ({"with_modules": True}, "with_modules is not written down"),
         ({"profile_memory": True}, "profile_memory is not written down"),
         ({"activities": ["XPU"]}, "activities are CPU and CUDA, got 'XPU'"),
     ],

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import GradError, GraphFreedError
 from ..kernels import machine
+from ..kernels.traced_array import TracedArray
 from ..tape import Edge, Node, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
 from .bind import Bound
@@ -73,14 +74,21 @@ class CompiledBackward(Node):
         return "CompiledBackward"
 
     def _run(self, grads: list[Any]) -> Sequence[Any]:
-        values = self._unpack()
+        found = self.plan.run(grads, self._unpack(), self.leaves)
         if grad_mode.enabled:
-            raise GradError(
-                "CompiledBackward: a compiled function is differentiable once. For a gradient of a "
-                "gradient, compute the first one inside the compiled function, with "
-                "ng.autograd.grad(..., create_graph=True), or call the function uncompiled."
-            )
-        return self.plan.run(grads, values, self.leaves)
+            edges = [*self._edges, *[None if g is None else g._edge for g in grads]]
+            if edges.count(None) < len(edges):
+                for gradient in found:
+                    if gradient is not None:
+                        gradient._edge = Failing(GradError(ONCE), tuple(edges))
+        return found
+
+
+ONCE = (
+    "CompiledBackward: a compiled function is differentiable once. For a gradient of a gradient, "
+    "compute the first one inside the compiled function, with "
+    "ng.autograd.grad(..., create_graph=True), or call the function uncompiled."
+)
 
 
 class Plan:
@@ -147,6 +155,9 @@ class Plan:
             inputs = values[: len(self.inputs)]
             saved = values[len(self.inputs) + len(self.tensors) : -1]
             arrays += [t._array for t in (*inputs, *saved)]
+            for array in arrays:
+                if isinstance(array, TracedArray):  # its numbers are not there
+                    array.refuse("the backward pass of a compiled function")
             fresh = [
                 None if r is None else machine.empty(r.shape, r.memory.dtype, r.memory.device)
                 for r in self.outgoing

@@ -68,13 +68,18 @@ def _pick(op: str) -> Callable[[Expr, Expr, Expr, Expr], tuple[Expr, Expr]]:
     return rule
 
 
+def _unless_zero(divisor: Expr, value: Expr) -> Expr:
+    """``value / divisor``, 0 where the divisor is 0."""
+    return where(_compare("eq", divisor, ZERO), ZERO, div(value, divisor))
+
+
 RULES: dict[str, Callable[..., tuple[Expr, ...]]] = {
     "add": lambda g, out, x, y: (g, g),
     "plus": lambda g, out, x, y: (g, g),
     "sub": lambda g, out, x, y: (g, neg(g)),
     "mul": lambda g, out, x, y: (mul(g, y), mul(g, x)),
     "div": lambda g, out, x, y: (div(g, y), neg(mul(g, div(out, y)))),
-    "mod": lambda g, out, x, y: (g, neg(mul(g, call("floor", div(x, y))))),
+    "mod": lambda g, out, x, y: (g, neg(mul(g, call("floordiv", x, y)))),
     "neg": lambda g, out, x: (neg(g),),
     "pow": _pow,
     "exp": lambda g, out, x: (mul(g, out),),
@@ -92,8 +97,8 @@ RULES: dict[str, Callable[..., tuple[Expr, ...]]] = {
     "acos": lambda g, out, x: (neg(div(g, call("sqrt", sub(ONE, _square(x))))),),
     "atan": lambda g, out, x: (div(g, add(ONE, _square(x))),),
     "atan2": lambda g, out, y, x: (
-        div(mul(g, x), add(_square(x), _square(y))),
-        neg(div(mul(g, y), add(_square(x), _square(y)))),
+        _unless_zero(add(_square(x), _square(y)), mul(g, x)),
+        neg(_unless_zero(add(_square(x), _square(y)), mul(g, y))),
     ),
     "sinh": lambda g, out, x: (mul(g, call("cosh", x)),),
     "cosh": lambda g, out, x: (mul(g, call("sinh", x)),),

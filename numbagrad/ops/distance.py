@@ -126,23 +126,22 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """``1 - cos`` of the angle where target is 1, ``max(0, cos - margin)`` where it is -1.
 
-    input1, input2 (n, d) with target (n), or (d) with a target without dimensions.
+    input1, input2 (n, d) with target (n), or (d) with a target without dimensions; sizes of 1 are
+    broadcast.
     """
     if machine.autocasting:
         input1, input2 = raised(input1, input2, on=BOTH)
     reduction = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
     shapes = [tuple(t._array.shape) for t in (input1, input2, target)]
-    if len(shapes[2]) > 1 or shapes[0] != shapes[1] or len(shapes[0]) != len(shapes[2]) + 1:
+    first, second, last = map(len, shapes)
+    if last > 1 or not first == second == last + 1:
         raise ShapeError(
             f"cosine_embedding_loss: 0D or 1D target tensor expected with 1D or 2D input tensors "
             f"of one size, got target {list(shapes[2])}, input {list(shapes[0])} and "
             f"{list(shapes[1])}."
         )
-    if shapes[2] and shapes[2][0] != shapes[0][0]:
-        raise ShapeError(
-            f"cosine_embedding_loss: target tensor size {list(shapes[2])} must match the number "
-            f"of rows of the inputs, {shapes[0][0]}."
-        )
+    rows = broadcast_shape("cosine_embedding_loss", *shapes[:2])[:-1]
+    broadcast_shape("cosine_embedding_loss", rows, shapes[2])
     lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
     cosine = (input1 * input2).sum(-1) / sqrt(lengths)
     apart = where(target.eq(-1), clamp(cosine - margin, 0), cosine * 0)

@@ -57,7 +57,9 @@ class Digamma(Elementwise):
         if x == 0:
             return math.copysign(math.inf, -x)
         r = x - round(x)  # tan has the period pi, and pi * x few digits
-        return math.nan if r == 0 else found - math.pi / math.tan(math.pi * r)
+        near = 1 / math.tan(math.pi * r)
+        far = math.tan(math.pi * (math.copysign(0.5, r) - r))  # where tan has its pole
+        return math.nan if r == 0 else found - math.pi * (near if abs(r) < 0.25 else far)
 
 
 digamma = Digamma.function

@@ -10,6 +10,7 @@ from .. import devices, dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
+from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .autocasting import widest
 from .base import (
@@ -348,10 +349,34 @@ def _source(name: str, x: Tensor, index: Tensor, src: Any) -> Tensor:
     return src
 
 
+class Untouched(Op, remembers=True):
+    """A copy of ``x``, into which nothing of ``src`` was written, for there is no index."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, src: Tensor) -> Tensor:
+        ctx.how = (src._array.shape, src._dtype)
+        out = new_empty(x._array.shape, x._dtype, x._device)
+        machine.launch(copy_kernel, out._array, x._array)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        shape, dtype = ctx.how
+        return g, full(shape, 0, dtype, g._device)
+
+
+def untouched(x: Tensor, src: Any) -> Tensor:
+    """A copy of ``x``, with ``src`` in its history where that has one."""
+    if isinstance(src, Tensor) and src._edge is not None and grad_mode.enabled:
+        out: Tensor = Untouched.apply(x, src)
+        return out
+    return clone(x)
+
+
 def _scattered(name: str, x: Tensor, dim: int, index: Tensor, src: Any, adds: bool) -> Tensor:
     dim, index, slices = _indexed(name, x, dim, index)
     if not index._array.size:
-        return clone(x)
+        return untouched(x, src)
     src = _source(name, x, index, src)
     if slices is not None:
         return put_slices(x, src, slices, dim, 1, adds, name, False)

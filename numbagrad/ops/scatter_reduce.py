@@ -16,8 +16,17 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import Op, as_operand, normalize_dim, ones_like, zeros_like
 from .comparison import eq
-from .elementwise import cast, clone, div, floor_divide, masked_fill, maximum, where
-from .gather import Scatter, _indexed, _leading, _source, gather, scatter_add, write_elements
+from .elementwise import cast, div, floor_divide, masked_fill, maximum, where
+from .gather import (
+    Scatter,
+    _indexed,
+    _leading,
+    _source,
+    gather,
+    scatter_add,
+    untouched,
+    write_elements,
+)
 from .index import INTS, _flat_index, _slices, index_tensor, to_write
 from .reduce import any as any_
 from .remembered import remembered
@@ -154,7 +163,7 @@ def scatter_reduce(
         index = index_tensor("scatter_reduce", index, INTS)
     src = _source("scatter_reduce", x, index, as_operand("scatter_reduce", src, 3))
     if not index._array.size:
-        return clone(x)
+        return untouched(x, src)
     out = _reduced("scatter_reduce", _leading(x), dim, index, src, reduce, include_self)
     return out if x._array.ndim else reshape(out, ())
 
@@ -178,7 +187,7 @@ def index_reduce(
     index = _flat_index("index_reduce", index)
     source = _slices("index_reduce", x, dim, index, source)
     if not source._array.size:
-        return clone(x)
+        return untouched(x, source)
     sizes = [1] * source._array.ndim
     sizes[dim] = index._array.size
     index = expand(reshape(index, sizes), source._array.shape).contiguous()

@@ -35,7 +35,8 @@ class Event:
     kind: "kernel", "product" or "loop"; "call" of a compiled function, which holds its parts;
     "compile", or "load" of what an earlier process compiled. where: the user's line, of the forward
     op in a backward pass. start: as of ``time.perf_counter``. nbytes: of all arrays, each once;
-    flops: None where nobody knows them.
+    flops: None where nobody knows them. shapes: of the arrays as the kernel is given them, which
+    may be flat, results first.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Event:
     flops: int | None = None
     wide: bool = False
     """Whether the arithmetic is of float64."""
+    shapes: tuple[tuple[int, ...], ...] = ()
 
 
 class Timer(Watcher):
@@ -81,8 +83,8 @@ class Timer(Watcher):
         arrays = list(_arrays(args))
         nbytes = sum({id(a): _nbytes(a) for a in arrays}.values())
         wide = bool(arrays) and arrays[0].dtype.itemsize == 8
-        name = f"{node}.{name}" if node else name
-        self.events.append(Event(name, kind, where, start, seconds, nbytes, flops, wide))
+        name, shapes = f"{node}.{name}" if node else name, tuple([a.shape for a in arrays])
+        self.events.append(Event(name, kind, where, start, seconds, nbytes, flops, wide, shapes))
 
     def gradients(self, node: Any, results: Sequence[Any]) -> None:
         """Nothing: it is the kernels that are looked at."""
@@ -129,7 +131,8 @@ def _part(group: Sequence[Any]) -> Event:
     nbytes = sum(row.nbytes for row in rows)
     where = sources[0].where if sources else None
     wide = any(o.dtype.itemsize == 8 for i in group for o in i.outs[:1])
-    return Event(", ".join(ops), kind, where, 0.0, 0.0, nbytes, flops, wide)
+    shapes = tuple([o.view.shape for i in group for o in (*i.outs, *i.ins)])
+    return Event(", ".join(ops), kind, where, 0.0, 0.0, nbytes, flops, wide, shapes)
 
 
 def _work(kernel: Any, args: tuple[Any, ...]) -> tuple[str, int | None]:

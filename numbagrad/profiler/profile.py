@@ -30,8 +30,9 @@ class profile(Report):
     schedule: which steps are recorded, ``step()`` telling where each begins; see
     ``profiler.schedule``. on_trace_ready: called with this object where it says so, and at the end.
     acc_events: keep the events of all rounds of a schedule, not the last one's. activities: any of
-    CPU and CUDA; with_stack, with_flops: lines and flops are there in any case; use_cuda changes
-    nothing. Raises ValueError for PyTorch's other options, which ask for what is not written down.
+    CPU and CUDA; record_shapes, with_stack, with_flops: shapes, lines and flops are there in any
+    case; use_cuda changes nothing. Raises ValueError for the other options of PyTorch, which ask for
+    what is not written down.
 
     >>> from numbagrad import ones, profiler
     >>> x = ones(100, 100)
@@ -60,7 +61,6 @@ class profile(Report):
         post_processing_timeout_s: float | None = None,
     ) -> None:
         for name, value in {
-            "record_shapes": record_shapes,
             "profile_memory": profile_memory,
             "with_modules": with_modules,
             "experimental_config": experimental_config,

@@ -77,6 +77,11 @@ class Averages(list[Average]):
         return self._report.table(self._group_by, None if row_limit < 0 else row_limit)
 
 
+def _shape_text(shape: tuple[int, ...]) -> str:
+    """As ``(128, 10)``."""
+    return f"({', '.join(map(str, shape))})"
+
+
 def least_seconds(event: Event, rates: Rates) -> float:
     """What an event needs at the rates of this machine: of memory, of cache where it fits there."""
     from ..compiled.rates import cache_bytes
@@ -96,12 +101,15 @@ class Report:
     def averages(self, group_by: str = "op", limits: bool = True) -> list[Average]:
         """Kernels, products and loops together by name, the slowest first.
 
-        group_by: "op" (``LinearBackward.mm``), "kernel" (``mm``) or "line" (op and user's line).
+        group_by: "op" (``LinearBackward.mm``), "kernel" (``mm``), "line" (op and user's line) or
+        "shape" (op and the shapes of its arrays, results first).
         limits: compare with this machine's rates, which are measured on first use (0.1 s).
         Raises ValueError for another ``group_by``.
         """
-        if group_by not in ("op", "kernel", "line"):
-            raise ValueError(f"averages: group_by is 'op', 'kernel' or 'line', not {group_by!r}.")
+        if group_by not in ("op", "kernel", "line", "shape"):
+            raise ValueError(
+                f"averages: group_by is 'op', 'kernel', 'line' or 'shape', not {group_by!r}."
+            )
         rates = None
         if limits and any(e.kind in INSIDE for e in self.events):
             from ..compiled.rates import rates as measured
@@ -114,6 +122,8 @@ class Report:
             name = e.name.rpartition(".")[2] if group_by == "kernel" else e.name
             if group_by == "line" and e.where is not None:
                 name = f"{name} at {os.path.basename(show_location(e.where))}"
+            if group_by == "shape":
+                name = " ".join([name, *map(_shape_text, dict.fromkeys(e.shapes))])
             average = found.setdefault((name, e.kind), Average(name, e.kind))
             average.add(e, rates if e.kind in INSIDE else None)
         return sorted(found.values(), key=lambda a: -a.seconds)
@@ -123,14 +133,11 @@ class Report:
     ) -> Averages:
         """``averages`` by its name in PyTorch.
 
-        group_by_stack_n: tells lines of the program apart unless it is 0. Raises ValueError for
-        group_by_input_shape: shapes are not written down.
+        group_by_input_shape: tells calls with other shapes apart; group_by_stack_n: lines of the
+        program, unless it is 0.
         """
         if group_by_input_shape:
-            raise ValueError(
-                "key_averages: shapes are not written down. Leave out group_by_input_shape, or "
-                "group by lines with group_by_stack_n=1."
-            )
+            return Averages(self, "shape")
         return Averages(self, "line" if group_by_stack_n else "op")
 
     def summary(self) -> list[str]:

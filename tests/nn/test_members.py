@@ -6,6 +6,7 @@ import copy
 import gc
 import pickle
 import weakref
+from collections import OrderedDict
 
 import pytest
 
@@ -114,3 +115,13 @@ def test_a_list_of_modules_holds_none_too():
     assert layers[1] is None and not list(layers.parameters())
     with pytest.raises(TypeError, match="ModuleList: int is not a Module"):
         layers.append(3)
+
+
+def test_parameters_of_a_plain_dict_are_in_the_order_of_their_names():
+    one = nn.Parameter(ng.ones(1))
+    held = nn.ParameterDict({"w": one, "b": one})
+    held.update({"z": one, "a": one})
+    held.update([("y", one), ("c", one)])
+    assert list(held) == ["b", "w", "a", "z", "y", "c"] == list(held.copy())
+    assert list(nn.ParameterDict(OrderedDict(w=one, b=one))) == ["w", "b"]
+    assert list(nn.ModuleDict({"w": nn.ReLU(), "b": nn.ReLU()})) == ["w", "b"]

@@ -27,6 +27,17 @@ LINES = """
     L.nn.functional.hardtanh(L.tensor([-3, 0, 5]), -1.5, 2.5)
     L.nn.functional.hardtanh_(L.tensor([-3, 0, 5]))
     L.nn.functional.relu6(L.tensor([-3, 0, 9]))
+    v.scatter_add(0, L.tensor([], dtype=L.int64), v[L.tensor([], dtype=L.int64)])
+    L.zeros(4, dtype=L.float64).scatter_add(0, L.tensor([], dtype=L.int64), v[:0])
+    L.zeros(4, dtype=L.float64).scatter(0, L.tensor([], dtype=L.int64), v[:0])
+    L.zeros(4, dtype=L.float64).scatter_add_(0, L.tensor([], dtype=L.int64), v[:0])
+    L.zeros(4, dtype=L.float64).scatter_reduce(0, L.tensor([], dtype=L.int64), v[:0], "amax")
+    L.zeros(4, 2, dtype=L.float64).index_reduce(0, L.tensor([], dtype=L.int64), m[:0, :2], "mean")
+    L.atan2(v * 0, v * 0)
+    L.atan2(L.stack([x, x * 0]), L.stack([x * 0, x * 0]))
+    L.remainder(L.tensor([1.0, -7, 5, -1]), L.stack([x * 0 + 0.1, y * 0 + 2, x - 9, y + L.inf]))
+    L.nn.functional.cosine_embedding_loss(m, m.flip(0), L.tensor([-1]), reduction="none")
+    L.nn.functional.cosine_embedding_loss(m, m[:1] + 1, L.tensor([1, -1]), margin=-0.9)
 """.strip().split("\n")
 
 
@@ -63,6 +74,15 @@ def test_values_and_gradients_are_pytorchs(line):
 def test_what_does_not_fit_is_refused(line, error, words):
     with pytest.raises(error, match=words):
         eval(line, {"ng": ng, "F": ng.nn.functional, "m": ng.ones(2, 3)})
+
+
+@pytest.mark.parametrize("x", [-0.5, -1.5, -2.5, -0.25, -0.75, -0.2, -3.9, 0.5])
+def test_third_derivatives_of_lgamma_where_tan_has_its_poles(x):
+    given = ng.tensor(x, dtype=ng.float64, requires_grad=True)
+    value = ng.lgamma(given)
+    for order in range(1, 4):
+        (value,) = ng.autograd.grad(value, given, create_graph=True)
+        assert value.item() == pytest.approx(ng.polygamma(order - 1, given).item(), rel=1e-12)
 
 
 def test_indices_from_the_end_compile():

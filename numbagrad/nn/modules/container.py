@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import operator
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -297,6 +299,13 @@ class ParameterDict(_Dict):
             setattr(self, key, value)
         else:
             self.register_parameter(key, value)
+
+    def update(self, values: Any) -> None:
+        """Add or replace members from a mapping or from pairs; a plain dict's in the order of
+        their names, which is then that of ``parameters()``."""
+        if isinstance(values, Mapping) and not isinstance(values, OrderedDict):
+            values = sorted(values.items(), key=operator.itemgetter(0))
+        super().update(values)
 
     def __reversed__(self) -> Iterator[str]:
         return reversed(list(self))
