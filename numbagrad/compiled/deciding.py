@@ -5,22 +5,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from ..errors import RecordingError
 from ..kernels import machine
+from ..kernels.traced_float import TracedFloat
 from ..tape import show_location, user_location
-from .traced import Launch, Memory, refuse, root_of, traced
+from .traced import Check, Launch, Memory, Ref, Traced, refuse, root_of, traced
 
 __all__ = ["Deciding"]
+
+
+def _refs(args: Iterable[Any]) -> list[Ref]:
+    """The arrays among the arguments of a launch."""
+    found = [each for arg in args for each in (arg if isinstance(arg, list) else [arg])]
+    return [each for each in found if isinstance(each, Ref)]
+
+
+def _written(event: Launch) -> set[Memory]:
+    """What a kernel that says so writes."""
+    return {r.memory for r in _refs(event.args[: getattr(event.kernel, "outputs", 0)])}
 
 
 class Deciding:
     """What decides, and what is known while a step is recorded."""
 
+    events: list[Launch | Check]
+    ref: Callable[[Any], Ref]
     decided: dict[Memory, Any]
     before: frozenset[int]
     lasting: set[int]
@@ -60,6 +74,38 @@ class Deciding:
         if traced(array) or self.later or (met is not None and met[1] in self._first_writes()):
             return True
         return (root in self.before or root in self.lasting) and not self._may_decide(array)
+
+    def settled(self, array: Any) -> Any:
+        """The elements of ``array`` where they are the same in each call, for they are made of
+        numbers of the program alone: a mask such as ``~eye(n, dtype=bool)``. None where they are
+        not, or are many."""
+        if type(array) is not Traced:
+            return None
+        needed: set[Memory] = {self._memory_of(array)}
+        launches: list[Launch] = []
+        for event in reversed(self.events):
+            if isinstance(event, Launch) and not needed.isdisjoint(_written(event)):
+                launches.append(event)
+                needed |= {r.memory for r in _refs(event.args)}
+                if any(isinstance(a, (list, TracedFloat)) or callable(a) for a in event.args):
+                    return None
+        first = {m for event in launches for m in _written(event)}
+        made = {m for m in needed if m.kind == "made" and m.device is None and m in first}
+        constants = {m for m in needed if m.kind == "constant" and m not in first}
+        nbytes = sum(m.size * m.dtype.itemsize for m in made)
+        if needed != made | constants or nbytes > machine.MOST_COMPARED:
+            return None
+        memories = {m: m.array.reshape(-1) for m in constants}
+        memories |= {m: np.empty(m.size, m.dtype) for m in made}
+
+        def seen(ref: Any) -> Any:
+            if not isinstance(ref, Ref):
+                return ref
+            return machine.view(memories[ref.memory], ref.shape, ref.strides, ref.offset)
+
+        for event in reversed(launches):
+            event.kernel(*map(seen, event.args))
+        return seen(self.ref(array)).copy()
 
     def check_decided(self) -> None:
         """Raise if a value that decided something is written by the same recording."""

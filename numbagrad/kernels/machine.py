@@ -254,6 +254,12 @@ def unknown(array: Any) -> bool:
     return is_compiling() and recorder.current.unknown(array)
 
 
+def settled(array: Any) -> Any:
+    """The elements of ``array``, of a step that is recorded, where all calls have the same; or
+    None."""
+    return recorder.current.settled(array) if is_compiling() else None
+
+
 def is_new(array: Any) -> bool:
     """Whether ``array`` is memory of a step that is recorded, to which nothing was written yet."""
     return is_compiling() and bool(recorder.current.is_new(array))

@@ -23,7 +23,7 @@ from .base import contiguous, full, new_empty
 from .elementwise import cast
 from .from_data import as_tensor
 from .index import Take, launch_checked
-from .masks import positions, selected
+from .masks import known_mask, positions, selected
 from .part import Select, Slice
 from .remembered import remembered
 from .selected import Selected
@@ -106,6 +106,8 @@ def with_tensors(key: Any) -> Any:
 
 def _looked_up(x: Tensor, key: Any) -> Tensor:
     """``x[key]`` for any key."""
+    if machine.recording and machine.is_compiling():
+        key = tuple(map(known_mask, key)) if type(key) is tuple else known_mask(key)
     kind, array = type(key), x._array
     if machine.is_recording() and machine.is_compiling() and (kind is tuple or kind is Selected):
         from .selected_places import at_places, taken  # which stand on what is written here

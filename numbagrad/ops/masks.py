@@ -23,6 +23,14 @@ from .scan import cumsum
 from .view import expand, reshape
 
 
+def known_mask(key: Any) -> Any:
+    """A mask with its elements, where a recording knows them; else ``key`` itself."""
+    if type(key) is not Tensor or key._dtype is not dtypes.bool_ or not key._array.ndim:
+        return key
+    elements = machine.settled(key._array)
+    return key if elements is None else wrap(elements, dtypes.bool_)
+
+
 def positions(mask: Tensor) -> Tensor:
     """int64 positions, in row-major order, of the entries that are not 0."""
     host = type(mask._array) is not DeviceArray
@@ -58,6 +66,7 @@ def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
     as_operand("nonzero", x)
     if as_tuple and not x._array.ndim:
         x = reshape(x, (1,))
+    x = known_mask(x)
     if machine.recording and x._array.ndim and machine.unknown(x._array):
         from .selected_places import places  # which stands on what is written here
 
@@ -86,6 +95,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
             f"mask != 0 say."
         )
     shape = broadcast_shape("masked_select", x._array.shape, mask._array.shape)
+    mask = known_mask(mask)
     if machine.recording and machine.unknown(mask._array):
         return selected(expand(x, shape), mask if mask.shape == shape else expand(mask, shape))
     flat = positions(expand(mask, shape))

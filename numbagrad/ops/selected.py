@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from ..errors import RecordingError
 from ..later import OUR_FILES
+from ..shaped import Size
 from ..tape import show_location, user_location
 from ..tensor import Tensor
 from .plans import GENERATED
@@ -61,6 +62,31 @@ def _asked() -> str:
 
 
 SHAPE = "looking at its shape"
+
+
+class Sizes:
+    """The shape of selected rows: that of a row is known."""
+
+    def __init__(self, rows: Selected):
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows.rank
+
+    def __getitem__(self, key: Any) -> Any:
+        row = self._rows.whole._array.shape[1:]
+        if isinstance(key, slice):
+            if 0 not in range(self._rows.rank)[key]:
+                return Size((0, *row)[key])
+        elif -self._rows.rank <= key < self._rows.rank and key % self._rows.rank:
+            return (0, *row)[key]
+        raise Unsized(self._rows, SHAPE)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise Unsized(self._rows, SHAPE)
+
+    __iter__ = __eq__ = __ne__ = __add__ = __radd__ = __contains__ = __hash__ = _refuse
+    __repr__ = numel = index = count = _refuse
 
 
 class Selected(Tensor):
@@ -131,6 +157,11 @@ class Selected(Tensor):
 
     ndimension = dim
 
+    @property
+    def shape(self) -> Any:
+        """The sizes of which the first is not known."""
+        return Sizes(self)
+
     def size(self, dim: int | None = None) -> Any:
         """The size of a dimension that is not the first."""
         if dim is None or not -self.rank <= dim < self.rank or dim % self.rank == 0:
@@ -156,5 +187,5 @@ for _name in """
     tolist numpy backward register_hook retain_grad requires_grad_ data_ptr
 """.split():
     setattr(Selected, _name, _refusing(_name))
-for _name in ("shape", "nbytes", "data", "T"):
+for _name in ("nbytes", "data", "T"):
     setattr(Selected, _name, property(_refusing(_name)))

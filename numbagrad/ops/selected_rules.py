@@ -327,8 +327,44 @@ def _gather(function: Callable, *args: Any, **options: Any) -> Any:
     return _by_rows(function, **named)
 
 
+def _flip(function: Callable, *args: Any, **options: Any) -> Any:
+    """Each row turned round."""
+    named = _named(function, args, options)
+    rows, dims = _first(named.values()), named["dims"]
+    dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    if 0 in normalize_dims("flip", tuple(dims), rows.rank):
+        raise Unsized(rows, "flip over all rows")
+    return rows.beside(function(rows.whole, dims))
+
+
+def _one_hot(function: Callable, *args: Any, **options: Any) -> Any:
+    """A row of zeros and a 1 for each selected class."""
+    named = _named(function, args, options)
+    rows = _first(named.values())
+    return rows.beside(function(_kept(rows.whole, rows.mask, 0), named["num_classes"]))
+
+
+def _row_loss(function: Callable, *args: Any, **options: Any) -> Any:
+    """A loss that is one number for each row, of operands of any rank, then their mean or sum."""
+    named = _named(function, args, options)
+    rows, name = _widest(tuple(named.values())), function.__name__
+    reduction = reduction_of(
+        name, named.pop("reduction"), named.pop("size_average"), named.pop("reduce")
+    )
+    for key, x in named.items():
+        if isinstance(x, Tensor):
+            if type(x) is not Selected and not x._array.ndim:
+                raise Unsized(rows, f"{name} with {key} of no dimensions")
+            lined = _lined_up(name, rows, x) if type(x) is Selected else spread(name, x, rows)
+            named[key] = gated(lined, rows.mask)
+    losses = rows.beside(gated(function(**named, reduction="none"), rows.mask))
+    if reduction == "none":
+        return losses
+    return reduce.mean(losses) if reduction == "mean" else reduce.sum(losses)
+
+
 _ROW_BY_ROW = """
-    softmax log_softmax softmin logsumexp amax amin argmax argmin max min var std norm normalize
+    glu softmax log_softmax softmin logsumexp amax amin argmax argmin max min var std norm normalize
     cumsum cumprod sort argsort topk nanmean cosine_similarity aminmax
 """
 _LOSSES = """
@@ -340,7 +376,15 @@ RULES.update(dict.fromkeys(_ROW_BY_ROW.split(), _by_rows))
 RULES.update(dict.fromkeys(_LOSSES.split(), _loss))
 RULES.update(dict.fromkeys("sum prod any all count_nonzero nansum".split(), _folded))
 RULES.update(dict.fromkeys("linear matmul mm".split(), _product))
+RULES.update(dict.fromkeys("cosine_embedding_loss triplet_margin_loss".split(), _row_loss))
 RULES.update(dict.fromkeys("cross_entropy nll_loss".split(), _class_loss))
 RULES.update(
-    gather=_gather, mean=_mean, embedding=_embedding, layer_norm=_norm, rms_norm=_norm, prelu=_slope
+    gather=_gather,
+    mean=_mean,
+    embedding=_embedding,
+    layer_norm=_norm,
+    rms_norm=_norm,
+    prelu=_slope,
+    flip=_flip,
+    one_hot=_one_hot,
 )

@@ -20,6 +20,7 @@ from .extreme import extremes
 from .index import INTS, Take, TakeGrad, _read, index_add, index_tensor
 from .moments import norm
 from .remembered import remembered
+from .selected import RULES, Selected
 
 __all__ = ["embedding", "one_hot"]
 
@@ -144,6 +145,9 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     >>> one_hot(tensor([1, 0]), 3).tolist()
     [[0, 1, 0], [1, 0, 0]]
     """
+    if type(input) is Selected and num_classes > 0:
+        found: Tensor = RULES["one_hot"](one_hot, input, num_classes)
+        return found
     index = index_tensor("one_hot", input)
     at = index._array.reshape(-1)
     if num_classes == -1:

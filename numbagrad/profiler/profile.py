@@ -31,8 +31,8 @@ class profile(Report):
     ``profiler.schedule``. on_trace_ready: called with this object where it says so, and at the end.
     acc_events: keep the events of all rounds of a schedule, not the last one's. activities: any of
     CPU and CUDA; record_shapes, with_stack, with_flops: shapes, lines and flops are there in any
-    case; use_cuda changes nothing. Raises ValueError for the other options of PyTorch, which ask for
-    what is not written down.
+    case; use_cuda changes nothing. Raises ValueError for PyTorch's other options, of what is not
+    written down.
 
     >>> from numbagrad import ones, profiler
     >>> x = ones(100, 100)

@@ -172,6 +172,14 @@ ROWS = {
     "more at places": lambda x, y, m, w, k: more(x, k.remainder(3).nonzero().squeeze(1), y),
     "counted": lambda x, y, m, w, k: x[0].sum() * (k * m).bincount(minlength=9),
     "counted by weight": lambda x, y, m, w, k: w.sum() * ng.bincount(m.int(), y[:, 0].detach(), 2),
+    "sizes of a row": lambda x, y, m, w, k: (
+        x[m].sum() / x[m].shape[-1] + sum(y[m].shape[1:]) * len(x[m].shape)
+    ),
+    "turned rows": lambda x, y, m, w, k: (x[m].flip(1) * w + ng.flip(y[m], (-1,))).exp().sum(),
+    "gates": lambda x, y, m, w, k: (F.glu(ng.cat([x, y], 1)[m], 1) * w).sum(),
+    "one of classes": lambda x, y, m, w, k: (F.one_hot(k[m], 3) * x[m]).sum(),
+    "angles": lambda x, y, m, w, k: F.cosine_embedding_loss(x[m], y[m], (2 * (k % 2) - 1)[m], 0.1),
+    "sides": lambda x, y, m, w, k: F.triplet_margin_loss(x[m], y[m].sin(), y[m] * w, swap=True),
     "a copy": lambda x, y, m, w, k: (z := x * 1, p := z[m], z.zero_(), p.sum())[-1],
 }
 
@@ -306,6 +314,11 @@ REFUSED = {
     "returned": (lambda x, m: x[m], "returning it"),
     "returned in a dict": (lambda x, m: {"part": [x[m] * 2]}, "returning it"),
     "len": (lambda x, m: len(x[m]), "len"),
+    "list of sizes": (lambda x, m: list(x[m].shape), "shape"),
+    "same shape": (lambda x, m: x[m].shape == x.shape, "shape"),
+    "turned round": (lambda x, m: x[m].flip(0), "flip over all rows"),
+    "gates of rows": (lambda x, m: F.glu(x[m], 0), "glu over all rows"),
+    "as many classes as there are": (lambda x, m: F.one_hot(m.long()[m]), "one_hot"),
     "shape": (lambda x, m: x[m].shape[0], "shape"),
     "size": (lambda x, m: x[m].size(0), "size"),
     "number of elements": (lambda x, m: x[m].sum() / x[m].numel(), "numel"),
@@ -371,3 +384,59 @@ def test_of_each_element_of_a_vmap():
         x, m, n = ng.randn(4, 3, dtype=ng.float64), ng.rand(4, 3) > 0.5, ng.rand(3) > 0.5
         np.testing.assert_allclose(compiled(x, m, n), rows(x, m, n), rtol=1e-12)
     assert compiled.cache_info().recordings == 1
+
+
+# -- masks that are the same in each call ----------------------------------------------------------
+
+
+def others(x):
+    """What each row is like the others: a mask that only the sizes decide."""
+    n = x.size(0)
+    return (x @ x.t())[~ng.eye(n, dtype=ng.bool)].view(n, n - 1).softmax(1)
+
+
+def upper(x):
+    n = len(x)
+    pairs = (x @ x.t())[ng.triu(ng.ones(n, n), 1) > 0]
+    i, j = ng.nonzero(ng.tril(ng.ones(3, 3)) > 0, as_tuple=True)
+    return pairs.reshape(-1, 2) * pairs.shape[0], (x[i] * x[j]).prod(1)
+
+
+def marked(x):
+    """A mask that is written, used, and written again."""
+    m = ng.zeros(len(x), dtype=ng.bool)
+    m[1] = m[3] = True
+    first = x[m].view(3, 2)
+    m[0] = True
+    return first.sum(1), x[m].reshape(9), x[:, m[:3]]
+
+
+def every_other(x):
+    m = ng.arange(len(x)) % 2 == 0
+    z = x * 1
+    z[m] = x[m].flip(0)
+    return z, ng.masked_select(x.t(), m).reshape(3, -1)
+
+
+@pytest.mark.parametrize("function", [others, upper, marked, every_other])
+def test_masks_of_sizes_and_numbers_alone_are_known(function):
+    x = ng.tensor(np.random.default_rng(0).standard_normal((5, 3)), requires_grad=True)
+    compiled = ng.compile(function)
+    for _ in range(2):
+        results = []
+        for call in (function, compiled):
+            out = call(x)
+            out = out if isinstance(out, tuple) else (out,)
+            (g,) = ng.autograd.grad(sum((o * o).sum() for o in out), x)
+            results.append([t.detach().numpy() for t in (*out, g)])
+        for e, g in zip(*results, strict=True):
+            assert e.shape == g.shape
+            np.testing.assert_allclose(g, e, 1e-12)
+    assert compiled.cache_info().recordings == 1
+
+
+def test_masks_that_are_drawn_or_given_are_not_known():
+    x, wide = ng.ones(4, 2), ng.ones(4)
+    for mask in (lambda: ng.rand(4) > 0.5, lambda: wide > 0, lambda: ng.bernoulli(wide) > 0):
+        with pytest.raises(RecordingError, match="returning it"):
+            ng.compile(lambda x, mask=mask: x[mask()])(x)
