@@ -17,7 +17,7 @@ import numpy as np
 from . import race
 from .case import COMPILED_AT_MOST, Row, uniform
 from .contenders import Step
-from .libraries import COMPILED, EAGER, load_torch, training_step
+from .libraries import COMPILED, EAGER, MODULES, load_torch, training_step
 
 SUITE = "models"
 LR = 1e-4
@@ -283,7 +283,8 @@ WORKLOADS = [
 
 def library(contender: str, threads: int) -> Any:
     """numbagrad or torch."""
-    return load_torch(threads) if contender == "torch" else importlib.import_module("numbagrad")
+    of_torch = MODULES.get(contender) == "torch"
+    return load_torch(threads) if of_torch else importlib.import_module("numbagrad")
 
 
 def build(contender: str, number: int, threads: int) -> Step:

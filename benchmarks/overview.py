@@ -34,7 +34,7 @@ SUITES = (
         "indexing",
     ),
     *("products", "optimisers", "layers", "training", "linear", "op_cost", "mapped", "mixed"),
-    *("models", "functions"),
+    *("models", "networks", "functions"),
 )
 """Suites whose peer is another library, in the order of table and picture."""
 

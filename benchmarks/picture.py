@@ -16,7 +16,7 @@ from .overview import Line, kept, lines, means, verdicts
 from .report import RESULTS
 
 KINDS = {"compiled": ("tab:blue", "the fastest peer"), "eager": ("tab:orange", "torch eager")}
-SURVEYS = ("models", "functions")
+SURVEYS = ("models", "networks", "functions")
 """Suites of too many workloads for a picture."""
 SHADES = ((1, -0.2, 1.0), (2, 0.2, 0.55))
 """Number of threads, place of the bar in its line, opacity."""

@@ -21,6 +21,7 @@ from benchmarks import (
     limits,
     mapped,
     models,
+    networks,
     optimisers,
     overview,
     picture,
@@ -46,10 +47,10 @@ FUNCTION, FORMULA = formula.WORKLOADS[2], formula.WORKLOADS[0]
 SMALL = Gradient("cube", lambda: [uniform(3)], lambda _, x: x * x * x, lambda _, x: x * x * x)
 
 
-def agree(work, contender, reference=EAGER):
+def agree(work, contender, reference=EAGER, steps=2):
     results = [work.build(each, 1) for each in (contender, reference)]
     for run, _ in results:
-        for _ in range(2):
+        for _ in range(steps):
             run()
     race.check_close(work.name, *[of() for _, of in results], work.tolerance)
 
@@ -94,6 +95,32 @@ def test_models_of_torch_train_and_answer_alike(model, kind):
 
 
 @pytest.mark.peer
+@pytest.mark.parametrize("network", networks.NETWORKS, ids=lambda network: network.name)
+def test_networks_of_torch_train_alike(network):
+    pytest.importorskip("torch")
+    agree(network, "torch", steps=1)
+
+
+def test_networks_have_names_of_their_own_and_gradients():
+    names = [network.name for network in networks.NETWORKS]
+    assert len(set(names)) == len(names) and [race.base(name) for name in names] == names
+    run, results = networks.build(EAGER, names.index("radiance field"), 1)
+    run()
+    loss, moved = results()
+    assert loss > 0 and moved.all()
+
+
+def test_networks_that_draw_are_compared_in_eval_mode():
+    names = [network.name for network in networks.NETWORKS]
+    run, results = networks.build(EAGER, names.index("graph convolutions"), 1)
+    run()
+    (loss,) = results()
+    assert results()[0] == loss  # though a step drops half of all values
+    run()
+    assert results()[0] != loss and abs(results()[0] - loss) < 0.01 * loss
+
+
+@pytest.mark.peer
 @pytest.mark.parametrize("work", functions.WORKLOADS, ids=lambda work: work.name)
 def test_functions_of_torch_give_what_numbagrad_does(work):
     pytest.importorskip("torch")
@@ -118,6 +145,9 @@ def test_compiled_and_eager_workloads_agree():
     agree(mapped.WORKLOADS[2], COMPILED)
     agree(FUNCTION, COMPILED)
     agree(models.Training(models.MODELS[0], 4), COMPILED)
+    for network in networks.NETWORKS:
+        if network.name in ("word2vec", "Gaussian process"):
+            agree(network, COMPILED)
 
 
 @pytest.mark.parametrize("optimizer", ["momentum", "Adam", "AdamW"])
