@@ -230,15 +230,19 @@ class Carried:
                     f"compile: the compiled function counts {slot.name!r}, and then sets it to "
                     f"{new!r}. Let it be {slot.number.__name__} in each call, as it was."
                 )
-            changed_inside = not untouched and (new is not value or not _is_open(new))
-            if changed_inside or not may_change(self.values[k], new) or not _is_plain(new):
-                raise RecordingError(
-                    f"compile: the compiled function changes {slot.name!r} in a way that a "
-                    f"compiled call would not repeat. Set it to tensors, as many in each call as "
-                    f"before, or return them."
-                )
-            self.written.append((slot, new is value))
-            found.append(new)
+            # A list that is changed and then replaced is written too: others may hold it.
+            left_there = [] if untouched else [(value, True)]
+            left_there += [] if new is value else [(new, False)]
+            for each, inside in left_there:
+                fits = may_change(self.values[k], each) and _is_plain(each)
+                if not fits or (inside and not _is_open(each)):
+                    raise RecordingError(
+                        f"compile: the compiled function changes {slot.name!r} in a way that a "
+                        f"compiled call would not repeat. Set it to tensors, as many in each call "
+                        f"as before, or return them."
+                    )
+                self.written.append((slot, inside))
+                found.append(each)
         return tuple(found)
 
     def settle(self, recording: Recording) -> None:
@@ -374,10 +378,16 @@ def _is_made_of(value: Any, spec: Any, leaves: list[Any]) -> bool:
 
 
 def _is_open(value: Any) -> bool:
-    """Whether a value is a list or dict, and so is all in it that holds something."""
+    """Whether a value is a list or dict, and so is all in it that holds something, but for tuples,
+    which are written whole."""
     if isinstance(value, (list, dict)):
         return all(map(_is_open, value.values() if isinstance(value, dict) else value))
-    return flatten(value, []) is LEAF
+    return _is_closed(value)
+
+
+def _is_closed(value: Any) -> bool:
+    """Whether a value is a tensor, a number and such, or a tuple of them."""
+    return all(map(_is_closed, value)) if type(value) is tuple else flatten(value, []) is LEAF
 
 
 def _is_plain(value: Any) -> bool:

@@ -82,6 +82,70 @@ def test_truncated_backpropagation(cell, given):
     follow(scenario, 1 if given else 2)
 
 
+class Stacked(nn.Module):
+    """Cells one on the other, whose states are pairs in a list, set one by one."""
+
+    def __init__(self, given):
+        super().__init__()
+        self.cells = nn.ModuleList([nn.LSTMCell(3, 4), nn.LSTMCell(4, 2)])
+        self.states = self.zeros() if given else None
+
+    def zeros(self):
+        return [(ng.zeros(5, c.hidden_size), ng.zeros(5, c.hidden_size)) for c in self.cells]
+
+    def forward(self, x):
+        if self.states is None:
+            self.states = self.zeros()
+        for k, cell in enumerate(self.cells):
+            self.states[k] = cell(x, self.states[k])
+            x = self.states[k][0]
+        self.states = [tuple(part.detach() for part in state) for state in self.states]
+        return x
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_list_of_pairs_that_are_set_and_then_cut(given):
+    def scenario(compiled):
+        model, seen = Stacked(given), []
+        step = compiled(training(model))
+        for k in range(6):
+            before = model.states
+            seen.append(snapshot([step(batch()), model, model.states]))
+            if k > 1:  # the list before holds what the cells gave
+                seen.append(snapshot([[part.detach() for part in state] for state in before]))
+                assert before is not model.states
+        return seen, [step]
+
+    follow(scenario, 1 if given else 2)
+
+
+class Noting(nn.Module):
+    """Sets an entry of a dict of pairs, and of a list in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = {"pair": (ng.zeros(3), ng.ones(3)), "list": [ng.zeros(3), (ng.ones(3),)]}
+
+    def forward(self, x):
+        first, second = self.held["pair"]
+        self.held["pair"] = (first + x, second * 2)
+        self.held["list"][1] = (self.held["list"][1][0] - x,)
+        return first * 1
+
+
+def test_pairs_in_a_dict_are_set_where_they_stand():
+    def scenario(compiled):
+        model, seen = Noting(), []
+        held, inner = model.held, model.held["list"]
+        step = compiled(model)
+        for _ in range(4):
+            seen.append(snapshot([step(ng.randn(3)), held["pair"], inner[0], inner[1]]))
+            assert model.held is held and held["list"] is inner
+        return seen, [step]
+
+    follow(scenario, 1)
+
+
 def test_what_is_put_there_from_outside_is_seen():
     def scenario(compiled):
         model, seen = Recurrent(state=ng.zeros(5, 4)), []
