@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -23,8 +26,9 @@ class _Files(dict[str, bool]):
         return ours
 
 
-OUR_FILES = _Files()
-"""Whether a source file is of this package; the user's line is the first frame outside of them."""
+OUR_FILES = _Files({str(module.__file__): True for module in (contextlib, copy, functools)})
+"""Whether a source file is of this package, or of Python's where nobody wrote the line; the user's
+line is the first frame outside of them."""
 
 
 def asked_for(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:

@@ -367,7 +367,8 @@ class Tensor(Shaped, Readable):
                 "deepcopy: only leaf tensors (made by the user) support deepcopy; use "
                 ".detach().clone()."
             )
-        reading("deepcopy", self._array)
+        if self._base is not None or not machine.is_recording():
+            reading("deepcopy", self._array)
         copy = type(self).__new__(type(self))
         memo[id(self)] = copy
         copy.__dict__.update(_set_by_users(self))
@@ -382,6 +383,8 @@ class Tensor(Shaped, Readable):
 
     def _deep_copied(self, memo: dict) -> Any:
         """The array of a deep copy: tensors on one memory lie on one memory again."""
+        if machine.is_recording():
+            return self.detach().clone()._array
         return copied(self._array, memo)
 
     def __copy__(self) -> Tensor:

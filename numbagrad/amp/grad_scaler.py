@@ -18,6 +18,12 @@ __all__ = ["GradScaler"]
 _FRESH, _UNSCALED, _STEPPED = "fresh", "unscaled", "stepped"
 
 
+_WAY_OUT = (
+    "Compile what gives the loss, and let scale(loss).backward(), step and update stand outside; "
+    "bfloat16 needs no scaling."
+)
+
+
 class GradScaler:
     """Multiplies a loss, divides its gradients, and skips steps whose gradients overflowed.
 
@@ -76,7 +82,7 @@ class GradScaler:
         """``outputs``, a tensor or lists and tuples of them, times the factor."""
         if not self._enabled:
             return outputs
-        machine.outside("GradScaler.scale")
+        machine.outside("GradScaler.scale", _WAY_OUT)
         if isinstance(outputs, Tensor):
             # In float32: the factor itself is beyond the numbers of float16.
             outputs = outputs.float() if outputs.dtype.itemsize == 2 else outputs
@@ -96,7 +102,7 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        machine.outside("GradScaler.unscale_")
+        machine.outside("GradScaler.unscale_", _WAY_OUT)
         _, stage, _ = self._seen.get(id(optimizer), (None, _FRESH, False))
         if stage != _FRESH:
             word = "has already been called" if stage == _UNSCALED else "is called after step"
@@ -128,7 +134,7 @@ class GradScaler:
         """``optimizer.step()``, unless its gradients hold an infinity or NaN; then None."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
-        machine.outside("GradScaler.step")
+        machine.outside("GradScaler.step", _WAY_OUT)
         if args or kwargs.get("closure") is not None:
             raise RuntimeError("GradScaler.step: closure use is not supported.")
         _, stage, _ = self._seen.get(id(optimizer), (None, _FRESH, False))
@@ -144,7 +150,7 @@ class GradScaler:
         """Choose the factor of the next round, or set it to ``new_scale``."""
         if not self._enabled:
             return
-        machine.outside("GradScaler.update")
+        machine.outside("GradScaler.update", _WAY_OUT)
         if new_scale is not None:
             self._scale = float(new_scale)
         elif not self._seen:

@@ -50,6 +50,12 @@ class Parameter(Tensor):
         self.requires_grad_(requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if machine.is_compiling():
+            machine.outside(
+                "deepcopy of a Parameter",
+                "Copy it, or its module, before the compiled step; ng.func.functional_call(module, "
+                "weights, args) calls one module with other weights.",
+            )
         copied = super().__deepcopy__(memo)
         copied._grad = None  # a copy of a model starts anew, as PyTorch's does
         return copied

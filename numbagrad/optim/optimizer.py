@@ -280,6 +280,12 @@ class Optimizer(Hooked):
         """Add parameters with options of their own, say a layer that is unfrozen later."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}.")
+        if machine.is_compiling():
+            machine.outside(
+                type(self).__name__,
+                "Make it, with its groups, before the compiled step; for steps of a copy inside, "
+                "as of meta-learning, write p.sub_(g, alpha=lr).",
+            )
         group = Options(param_group)
         params = group["params"]
         if isinstance(params, (set, frozenset)):

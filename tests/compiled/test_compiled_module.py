@@ -7,6 +7,7 @@ import pytest
 
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.errors import RecordingError
 
 
 class Net(nn.Module):
@@ -111,3 +112,26 @@ def test_a_decorated_class_method_stays_a_function():
             return x * 2
 
     assert Other()(ng.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_what_is_made_in_a_step_says_where_to_make_it():
+    layer = nn.Linear(2, 1)
+    scaler = ng.amp.GradScaler("cpu")
+    for function, words in (
+        (
+            lambda x: copy.deepcopy(layer)(x),
+            "deepcopy of a Parameter.*test_compiled_module.py",
+        ),
+        (lambda x: ng.optim.SGD(layer.parameters(), lr=0.1) and x, "SGD.*before the compiled step"),
+        (lambda x: scaler.scale(layer(x).sum()), "GradScaler.scale.*Compile what gives the loss"),
+    ):
+        with pytest.raises(RecordingError, match=words):
+            ng.compile(function)(ng.ones(1, 2))
+
+
+def test_tensors_are_deeply_copied_in_a_step():
+    weight = ng.ones(3)
+    call = ng.compile(lambda x: copy.deepcopy({"w": [weight, x]})["w"][0].mul_(2) + x)
+    assert call(ng.ones(3)).tolist() == [3.0] * 3
+    weight.add_(1)
+    assert call(ng.ones(3)).tolist() == [5.0] * 3 and weight.tolist() == [2.0] * 3
