@@ -12,9 +12,10 @@ import numpy as np
 
 from ..errors import RecordingError
 from ..kernels import machine
+from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_float import TracedFloat
 from ..tape import show_location, user_location
-from .traced import Check, Launch, Memory, Ref, Traced, refuse, root_of, traced
+from .traced import Check, Launch, Memory, Ref, Traced, is_pure, refuse, root_of, traced
 
 __all__ = ["Deciding"]
 
@@ -84,7 +85,12 @@ class Deciding:
         needed: set[Memory] = {self._memory_of(array)}
         launches: list[Launch] = []
         for event in reversed(self.events):
-            if isinstance(event, Launch) and not needed.isdisjoint(_written(event)):
+            if not isinstance(event, Launch):
+                continue
+            if not (is_pure(event.kernel) or isinstance(event.kernel, ElementwiseKernel)):
+                if not needed.isdisjoint([r.memory for r in _refs(event.args)]):
+                    return None  # which may write it, or draw
+            elif not needed.isdisjoint(_written(event)):
                 launches.append(event)
                 needed |= {r.memory for r in _refs(event.args)}
                 if any(isinstance(a, (list, TracedFloat)) or callable(a) for a in event.args):

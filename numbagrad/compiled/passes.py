@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..kernels.expr import constant
-from ..kernels.machine import Kernel
 from .epilogues import with_relu
 from .fusion import fuse, tidy
 from .joined import biased_products, joined_in_place, turned_products
@@ -29,6 +28,7 @@ from .program import (
     is_copy,
     verify,
 )
+from .traced import is_pure
 from .updates import beside_products
 
 Pass = Callable[[Program], Program]
@@ -214,19 +214,9 @@ def _meaning(i: Instruction) -> object:
         return ("loop", views, sizes, i.ins, i.space, i.loads, i.scalars, lines, i.stores)
     if isinstance(i, Gemm):
         return ("gemm", views, sizes, i.ins)
-    if isinstance(i, Call) and _is_pure(i.kernel) and not any(callable(a) for a in i.args):
+    if isinstance(i, Call) and is_pure(i.kernel) and not any(callable(a) for a in i.args):
         return ("call", views, sizes, i.ins, id(i.kernel), i.args)
     return None
-
-
-def _is_pure(kernel: object) -> bool:
-    """Whether a kernel is one of ours that computes its outputs from its inputs alone."""
-    home = getattr(getattr(kernel, "function", None), "__module__", "")
-    ours = isinstance(kernel, Kernel) and home.startswith(_KERNELS)
-    return ours and not home.endswith((".random", ".optim"))
-
-
-_KERNELS = __name__.rpartition(".compiled")[0] + ".kernels.cpu."
 
 
 # -- accumulation ----------------------------------------------------------------------------------

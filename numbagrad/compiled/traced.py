@@ -11,6 +11,7 @@ import numpy as np
 from .. import devices
 from ..errors import RecordingError
 from ..kernels.cuda.runtime.array import DeviceArray
+from ..kernels.machine import Kernel
 from ..kernels.traced_array import TracedArray, root_of_host
 from ..tape import Location, show_location, user_location
 
@@ -71,6 +72,16 @@ def refs_of(event: Launch) -> Iterator[Ref]:
         for each in arg if isinstance(arg, list) else (arg,):
             if isinstance(each, Ref):
                 yield each
+
+
+def is_pure(kernel: object) -> bool:
+    """Whether a kernel is one of ours that computes its outputs from its inputs alone."""
+    home = getattr(getattr(kernel, "function", None), "__module__", "")
+    ours = isinstance(kernel, Kernel) and home.startswith(_KERNELS)
+    return ours and not home.endswith((".random", ".optim"))
+
+
+_KERNELS = __name__.rpartition(".compiled")[0] + ".kernels.cpu."
 
 
 class Traced(TracedArray):

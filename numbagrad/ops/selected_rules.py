@@ -344,19 +344,27 @@ def _one_hot(function: Callable, *args: Any, **options: Any) -> Any:
     return rows.beside(function(_kept(rows.whole, rows.mask, 0), named["num_classes"]))
 
 
+def _is_for_rows(key: str, x: Tensor, rows: Selected) -> bool:
+    """Whether an operand of a loss has a row, of a target a number, for each of ``rows``."""
+    if type(x) is Selected:
+        return x.rank == rows.rank - (key == "target")
+    shape = x._array.shape
+    return len(shape) == rows.rank - (key == "target") and shape[0] != 1
+
+
 def _row_loss(function: Callable, *args: Any, **options: Any) -> Any:
     """A loss that is one number for each row, of operands of any rank, then their mean or sum."""
     named = _named(function, args, options)
     rows, name = _widest(tuple(named.values())), function.__name__
+    tensors = {k: v for k, v in named.items() if isinstance(v, Tensor)}
+    if rows.rank < 2 or not all(_is_for_rows(k, v, rows) for k, v in tensors.items()):
+        raise Unsized(rows, f"{name} of operands of such shapes")
     reduction = reduction_of(
         name, named.pop("reduction"), named.pop("size_average"), named.pop("reduce")
     )
-    for key, x in named.items():
-        if isinstance(x, Tensor):
-            if type(x) is not Selected and not x._array.ndim:
-                raise Unsized(rows, f"{name} with {key} of no dimensions")
-            lined = _lined_up(name, rows, x) if type(x) is Selected else spread(name, x, rows)
-            named[key] = gated(lined, rows.mask)
+    for key, x in tensors.items():
+        lined = _lined_up(name, rows, x) if type(x) is Selected else spread(name, x, rows)
+        named[key] = gated(lined, rows.mask)
     losses = rows.beside(gated(function(**named, reduction="none"), rows.mask))
     if reduction == "none":
         return losses

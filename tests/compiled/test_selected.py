@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+
+import numba
 import numpy as np
 import pytest
 
@@ -179,6 +182,9 @@ ROWS = {
     "gates": lambda x, y, m, w, k: (F.glu(ng.cat([x, y], 1)[m], 1) * w).sum(),
     "one of classes": lambda x, y, m, w, k: (F.one_hot(k[m], 3) * x[m]).sum(),
     "angles": lambda x, y, m, w, k: F.cosine_embedding_loss(x[m], y[m], (2 * (k % 2) - 1)[m], 0.1),
+    "angles beside others": lambda x, y, m, w, k: F.cosine_embedding_loss(
+        x[m], y[m].sin(), (2 * (k % 2) - 1)[m], reduction="none"
+    ).sum(),
     "sides": lambda x, y, m, w, k: F.triplet_margin_loss(x[m], y[m].sin(), y[m] * w, swap=True),
     "a copy": lambda x, y, m, w, k: (z := x * 1, p := z[m], z.zero_(), p.sum())[-1],
 }
@@ -318,6 +324,18 @@ REFUSED = {
     "same shape": (lambda x, m: x[m].shape == x.shape, "shape"),
     "turned round": (lambda x, m: x[m].flip(0), "flip over all rows"),
     "gates of rows": (lambda x, m: F.glu(x[m], 0), "glu over all rows"),
+    "one distance": (
+        lambda x, m: F.triplet_margin_loss(x[:, 0][m], x[:, 1][m], x[:, 0][m]),
+        "triplet_margin_loss of operands",
+    ),
+    "one side": (
+        lambda x, m: F.triplet_margin_loss(x[m], x[m].sin(), x[0]),
+        "triplet_margin_loss of operands",
+    ),
+    "one target": (
+        lambda x, m: F.cosine_embedding_loss(x[m], x[m].sin(), ng.ones(1)),
+        "cosine_embedding_loss of operands",
+    ),
     "as many classes as there are": (lambda x, m: F.one_hot(m.long()[m]), "one_hot"),
     "shape": (lambda x, m: x[m].shape[0], "shape"),
     "size": (lambda x, m: x[m].size(0), "size"),
@@ -435,8 +453,32 @@ def test_masks_of_sizes_and_numbers_alone_are_known(function):
     assert compiled.cache_info().recordings == 1
 
 
+@ng.kernel
+def drawing(out):
+    for i in range(out.size):
+        out[i] = random.random() > 0.5
+
+
+@numba.njit
+def marking(out, x):
+    for i in range(out.size):
+        out[i] = x[i] > 0
+
+
+def launched(kernel, *args):
+    m = ng.zeros(4, dtype=ng.bool)
+    ng.launch(kernel, m, *args)
+    return m
+
+
 def test_masks_that_are_drawn_or_given_are_not_known():
     x, wide = ng.ones(4, 2), ng.ones(4)
-    for mask in (lambda: ng.rand(4) > 0.5, lambda: wide > 0, lambda: ng.bernoulli(wide) > 0):
+    for mask in (
+        lambda: ng.rand(4) > 0.5,
+        lambda: wide > 0,
+        lambda: ng.bernoulli(wide) > 0,
+        lambda: launched(drawing),
+        lambda: launched(marking, wide),
+    ):
         with pytest.raises(RecordingError, match="returning it"):
             ng.compile(lambda x, mask=mask: x[mask()])(x)
