@@ -148,6 +148,9 @@ class Watcher:
         """Never: all that runs has values."""
         return False
 
+    def settled(self, array: Any) -> None:
+        """Nothing: all that runs has values."""
+
     def is_new(self, array: Any) -> bool:
         """Never: nobody has counted."""
         return False

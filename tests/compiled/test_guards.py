@@ -574,6 +574,7 @@ WRITERS = {
     "autograd/recorded.py": 2,
     "batched/history.py": 2,
     "compiled/gradients.py": 1,
+    "compiled/outside.py": 1,
     "compiled/trace.py": 3,
     "compiled/watch.py": 3,
     "ops/axes.py": 1,
