@@ -16,9 +16,8 @@ from .errors import GradError
 from .kernels import machine
 from .later import OUR_FILES
 from .tape import (
-    ADDS,
+    IN_PLACE,
     ONE_OUTPUT,
-    TAKES,
     AccumulateGrad,
     Edge,
     Hooks,
@@ -161,7 +160,7 @@ def run_backward(
     grad_mode.enabled = create_graph
     autocast, grad_mode.autocast = grad_mode.autocast, None  # gradients have their dtypes already
     take, find, one_output = pending.pop, pending.get, ONE_OUTPUT
-    adds, takes = ((), ()) if create_graph else (ADDS, TAKES)
+    in_place = () if create_graph else IN_PLACE
     try:
         for node in order:
             held = take(node, None)
@@ -175,10 +174,8 @@ def run_backward(
                 and node._hooks is None
                 and type(node) in one_output
             ):
-                if type(node) in adds and _add_into(node, held, pending, owned):
-                    results = ()
-                elif type(node) in takes:
-                    results = _take(node, held, pending, owned)
+                if type(node) in in_place:
+                    results = _run_in_place(node, held, pending, owned)
                 else:
                     results = node._run_one(held)
             else:
@@ -235,6 +232,16 @@ def run_backward(
     return [wanted[node][index] for node, index in map(split_edge, targets)]
 
 
+def _run_in_place(
+    node: Any, grad: Any, pending: dict[Node, Any], owned: set[Node]
+) -> Sequence[Any]:
+    """Run a node of ``IN_PLACE``; nothing comes of one that has added to what is there."""
+    if hasattr(node._op, "take"):
+        return _take(node, grad, pending, owned)
+    results: Sequence[Any] = ()
+    return results if _add_into(node, grad, pending, owned) else node._run_one(grad)
+
+
 def _add_into(node: Any, grad: Any, pending: dict[Node, Any], owned: set[Node]) -> bool:
     """Add the gradient of a part straight to that of the whole, without zeros around it.
 
@@ -258,7 +265,7 @@ def _add_into(node: Any, grad: Any, pending: dict[Node, Any], owned: set[Node]) 
 
 
 def _take(node: Any, grad: Any, pending: dict[Node, Any], owned: set[Node]) -> Sequence[Any]:
-    """Run a node of ``TAKES``, on a gradient that it may change where nobody else has it."""
+    """Run a node that takes its gradient, that it may change where nobody else has it."""
     edge = node._edges[0]
     if edge is not None and type(edge) is not Edge and edge not in pending:
         owned.add(edge)  # what it is given now is nobody else's

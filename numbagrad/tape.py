@@ -45,14 +45,12 @@ inside of one, or None), ``asked`` (a node that runs for some of its inputs alon
 ONE_OUTPUT: set[type] = set()
 """Node classes with one output whose ``_run_one`` backward may call directly."""
 
-ADDS: set[type] = set()
-"""Those of them whose gradient is zero but for what they read: ``_op.add_into(node, whole, grad)``
-adds that to a gradient there is, and is not asked where ``_op.may_add(node, whole, grad)`` says no.
-"""
-
-TAKES: set[type] = set()
-"""Those whose ``_op.take(node, grad)`` is their backward where nobody else has the gradient, which
-it may change and pass on; what backward gives the first edge is nobody else's either."""
+IN_PLACE: set[type] = set()
+"""Those of them that may change a gradient of another node instead of making one. The gradient of
+some is zero but for what they read: ``_op.add_into(node, whole, grad)`` adds that to a gradient
+there is, and is not asked where ``_op.may_add(node, whole, grad)`` says no. Of others
+``_op.take(node, grad)`` is backward where nobody else has the gradient, which it may change and
+pass on; what backward gives their first edge is nobody else's either."""
 
 _getframe = sys._getframe
 

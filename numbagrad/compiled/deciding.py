@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,20 +16,26 @@ from ..kernels import machine
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_float import TracedFloat
 from ..tape import show_location, user_location
-from .traced import Check, Launch, Memory, Ref, Traced, is_pure, refuse, root_of, traced
+from .traced import (
+    Check,
+    Launch,
+    Memory,
+    Ref,
+    Traced,
+    is_pure,
+    refs_of,
+    refuse,
+    root_of,
+    traced,
+)
 
 __all__ = ["Deciding"]
 
 
-def _refs(args: Iterable[Any]) -> list[Ref]:
-    """The arrays among the arguments of a launch."""
-    found = [each for arg in args for each in (arg if isinstance(arg, list) else [arg])]
-    return [each for each in found if isinstance(each, Ref)]
-
-
 def _written(event: Launch) -> set[Memory]:
     """What a kernel that says so writes."""
-    return {r.memory for r in _refs(event.args[: getattr(event.kernel, "outputs", 0)])}
+    outputs = event.args[: getattr(event.kernel, "outputs", 0)]
+    return {r.memory for r in refs_of(replace(event, args=outputs))}
 
 
 class Deciding:
@@ -88,11 +95,11 @@ class Deciding:
             if not isinstance(event, Launch):
                 continue
             if not (is_pure(event.kernel) or isinstance(event.kernel, ElementwiseKernel)):
-                if not needed.isdisjoint([r.memory for r in _refs(event.args)]):
+                if not needed.isdisjoint([r.memory for r in refs_of(event)]):
                     return None  # which may write it, or draw
             elif not needed.isdisjoint(_written(event)):
                 launches.append(event)
-                needed |= {r.memory for r in _refs(event.args)}
+                needed |= {r.memory for r in refs_of(event)}
                 if any(isinstance(a, (list, TracedFloat)) or callable(a) for a in event.args):
                     return None
         first = {m for event in launches for m in _written(event)}

@@ -26,10 +26,10 @@ from .program import (
     Value,
     View,
     is_copy,
-    verify,
 )
 from .traced import is_pure
 from .updates import beside_products
+from .verify import verify
 
 Pass = Callable[[Program], Program]
 

@@ -23,7 +23,7 @@ from ..kernels.halves import encoded
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.strides import Order, empty_in
 from ..kernels.widened import copy_kernel
-from ..tape import ADDS, NUMBERS, ONE_OUTPUT, TAKES, SavedOutput, grad_mode
+from ..tape import IN_PLACE, NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
 from .op_memory import OpMemory
 from .operand import no_operand
@@ -92,10 +92,8 @@ class Op:
             cls._memory = OpMemory(cls.forward) if remembers and remembering() else None
         cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), {"_op": cls})
         ONE_OUTPUT.add(cls._node_type)
-        if hasattr(cls, "add_into"):
-            ADDS.add(cls._node_type)
-        if hasattr(cls, "take"):
-            TAKES.add(cls._node_type)
+        if hasattr(cls, "add_into") or hasattr(cls, "take"):
+            IN_PLACE.add(cls._node_type)
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:

@@ -66,7 +66,7 @@ def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
     as_operand("nonzero", x)
     if as_tuple and not x._array.ndim:
         x = reshape(x, (1,))
-    x = known_mask(x)
+    x = known_mask(x) if machine.recording else x
     if machine.recording and x._array.ndim and machine.unknown(x._array):
         from .selected_places import places  # which stands on what is written here
 
@@ -95,7 +95,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
             f"mask != 0 say."
         )
     shape = broadcast_shape("masked_select", x._array.shape, mask._array.shape)
-    mask = known_mask(mask)
+    mask = known_mask(mask) if machine.recording else mask
     if machine.recording and machine.unknown(mask._array):
         return selected(expand(x, shape), mask if mask.shape == shape else expand(mask, shape))
     flat = positions(expand(mask, shape))

@@ -32,10 +32,10 @@ from numbagrad.compiled.program import (
     Scalar,
     Slot,
     View,
-    verify,
 )
 from numbagrad.compiled.trace import Recording, record
 from numbagrad.compiled.traced import Memory
+from numbagrad.compiled.verify import verify
 from numbagrad.kernels.expr import COMPARISONS, Expr, topological
 from numbagrad.tree import flatten
 

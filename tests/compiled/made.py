@@ -15,9 +15,9 @@ from numbagrad.compiled.program import (
     Store,
     View,
     row_major,
-    verify,
 )
 from numbagrad.compiled.traced import Memory
+from numbagrad.compiled.verify import verify
 from numbagrad.kernels.expr import Expr, constant, expr, symbol
 
 X0, X1 = symbol("x0"), symbol("x1")

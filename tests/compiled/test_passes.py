@@ -14,7 +14,8 @@ from numbagrad.compiled.fusion import collapsed, common_space, fuse, merge
 from numbagrad.compiled.memory import ALIGN, assign
 from numbagrad.compiled.parts import parts_alone
 from numbagrad.compiled.passes import accumulate, common, copy_to_result, dead_code, forward_copies
-from numbagrad.compiled.program import Instruction, Loop, Operand, Program, Value, View, verify
+from numbagrad.compiled.program import Instruction, Loop, Operand, Program, Value, View
+from numbagrad.compiled.verify import verify
 from numbagrad.kernels.expr import constant
 
 from .interpret import changed
