@@ -60,7 +60,7 @@ ON_THE_HOST = {
 }
 """Rows of the op table that have nothing to do on a GPU."""
 
-LAPACK = ("linalg.",)
+LAPACK = ("linalg.", "pca_lowrank", "svd_lowrank")
 """Rows whose decompositions NumPy and SciPy make; they wait for cuSOLVER and raise NoTwinError."""
 
 

@@ -60,6 +60,7 @@ with _paused():
     from .ops.activation import relu
     from .ops.base import launch
     from .ops.bessel import i0
+    from .ops.boxes import *  # noqa: F403
     from .ops.bracket_writes import *  # noqa: F403
     from .ops.cells import *  # noqa: F403
     from .ops.comparison import *  # noqa: F403
@@ -76,10 +77,12 @@ with _paused():
     from .ops.from_data import *  # noqa: F403
     from .ops.gamma import *  # noqa: F403
     from .ops.gather import *  # noqa: F403
+    from .ops.householder import *  # noqa: F403
     from .ops.incomplete_gamma import *  # noqa: F403
     from .ops.index import *  # noqa: F403
     from .ops.join import *  # noqa: F403
     from .ops.linalg import *  # noqa: F403
+    from .ops.low_rank import *  # noqa: F403
     from .ops.masks import *  # noqa: F403
     from .ops.matrices import *  # noqa: F403
     from .ops.memory_names import *  # noqa: F403
@@ -99,6 +102,7 @@ with _paused():
     from .ops.scan import *  # noqa: F403
     from .ops.scatter_reduce import *  # noqa: F403
     from .ops.search import *  # noqa: F403
+    from .ops.segments import *  # noqa: F403
     from .ops.shape import *  # noqa: F403
     from .ops.slopes import *  # noqa: F403
     from .ops.sort import *  # noqa: F403

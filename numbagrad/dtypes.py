@@ -102,11 +102,20 @@ def get_default_dtype() -> DType:
 
 
 def set_default_dtype(dtype: DType) -> None:
-    """Make ``dtype`` (float32 or float64) the dtype of new floating tensors."""
+    """Make ``dtype``, a floating one, that of new floating tensors; float32 at first.
+
+    >>> set_default_dtype(ng.bfloat16)
+    >>> tensor([0.5]).dtype
+    ng.bfloat16
+    >>> set_default_dtype(ng.float32)
+    """
     global _default
     dtype = to_dtype(dtype)
-    if dtype not in FLOATING:
-        raise DTypeError(f"set_default_dtype: expected ng.float32 or ng.float64, got {dtype}.")
+    if not dtype.is_floating_point:
+        raise DTypeError(
+            f"set_default_dtype: only floating-point types are supported as the default type, got "
+            f"{dtype}."
+        )
     _default = dtype
     for tell in when_default_changes:
         tell()

@@ -28,6 +28,7 @@ TITLES = {
     "index": "Indexing",
     "linalg": "Products and linear algebra",
     "linalg_further": "More linear algebra",
+    "factors": "Reflections, low rank, segments, boxes",
     "norm": "Softmax and norms",
     "loss": "Losses",
     "combined": "Made of others",

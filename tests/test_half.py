@@ -155,5 +155,18 @@ def test_numpy() -> None:
     assert ng.from_numpy(np.ones(2, np.float16)).dtype is ng.float16
     with pytest.raises(DTypeError, match=r"NumPy has no bfloat16.*\.float\(\)"):
         ng.ones(2, dtype=ng.bfloat16).numpy()
-    with pytest.raises(DTypeError, match="float32 or"):
-        ng.set_default_dtype(ng.float16)
+
+
+@pytest.mark.parametrize("dtype", [ng.bfloat16, ng.float16])
+def test_a_half_may_be_the_default(dtype: ng.dtype) -> None:
+    ng.set_default_dtype(dtype)
+    try:
+        made = [ng.tensor([0.5]), ng.zeros(2), ng.randn(2), ng.arange(2.0), ng.tensor([1, 2]) / 2]
+        net = ng.nn.Linear(4, 2)
+        x = ng.ones(3, 4)
+        net(x).sum().backward()
+        assert {t.dtype for t in (*made, *net.parameters(), net.weight.grad, net(x))} == {dtype}
+        assert repr(made[0]) == "tensor([0.5000])"
+    finally:
+        ng.set_default_dtype(ng.float32)
+    assert ng.tensor([0.5]).dtype is ng.float32

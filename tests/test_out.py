@@ -74,6 +74,9 @@ rows("f(A)", "cholesky cholesky_inverse inverse qr slogdet svd nuclear_norm tril
 rows("f(B, A)", "cholesky_solve triangular_solve")
 ROWS["lu_solve"] = "f(B, *lu)"
 ROWS["lu_unpack"] = "f(A, lu[1])"
+ROWS["geqrf"] = "f(A)"
+ROWS["orgqr"] = "f(A, v)"
+ROWS["ormqr"] = "f(A, v, B)"
 rows("f(A, 3)", "matrix_power mvlgamma")
 ROWS["mvlgamma"] = "f(x + 2, 2)"
 rows("f([x, y])", "cat concat concatenate column_stack dstack hstack row_stack stack vstack")
@@ -122,6 +125,7 @@ rows("f(A, B)", "linalg.solve linalg.solve_ex")
 rows("f(A, A)", "linalg.matmul linalg.vecdot linalg.cross")
 ROWS["linalg.solve_triangular"] = "f(A.tril(), B, upper=False)"
 ROWS["linalg.lu_solve"] = "f(*lu, B)"
+ROWS["linalg.householder_product"] = "f(A, v)"
 ROWS["linalg.matrix_power"] = "f(A, 3)"
 ROWS["linalg.multi_dot"] = "f([A, A, B])"
 ROWS["linalg.tensorinv"] = "f(A, ind=1)"

@@ -272,8 +272,11 @@ def round(x: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest integer, ties to even; or rounded to ``decimals`` digits."""
     if decimals == 0:
         return f.Round.op.unary(x)
-    scale = 10.0**decimals
-    return f.Round.op.unary(x * scale) / scale
+    if decimals > 0:
+        scale = 10.0**decimals
+        return f.Round.op.unary(x * scale) / scale
+    scale = 10.0**-decimals  # a power below 1 would not be exact
+    return f.Round.op.unary(x / scale) * scale
 
 
 @remembered

@@ -19,7 +19,7 @@ from .comparison import logical_and
 from .create import eye
 from .elementwise import where
 from .join import stack
-from .lapack_arguments import matrix, named, of_batch
+from .lapack_arguments import matrix, named, of_batch, of_each
 from .linalg import matmul
 from .part import diag_embed, narrow
 from .remembered import remembered
@@ -51,7 +51,7 @@ class SVD(NamedTuple):
 
 
 class LeastSquares(NamedTuple):
-    """A solution, the squares of what it misses, the rank, and (never filled) singular values."""
+    """A solution, the squares of what it misses, the rank, and singular values."""
 
     solution: Tensor
     residuals: Tensor
@@ -318,14 +318,20 @@ def lstsq(
     """The solution of least norm that makes ``x @ solution`` nearest to y; y (..., m, k).
 
     residuals: the sums of squares of what is missed, where m > n and the rank is n, else empty;
-    they carry no gradient. rank (...) int64. singular_values: empty, as with PyTorch's default
-    driver; driver is accepted for its sake.
+    they carry no gradient. rank int64, of each x; empty for driver "gels", which supposes full
+    rank. singular_values: of each x for "gelsd" and "gelss", else empty. Those, and "gelsy", the
+    default, are LAPACK's ways to the same solution: here all go one way.
 
     >>> lstsq(tensor([[1.0], [1.0]]), tensor([[1.0], [3.0]])).solution.tolist()
     [[2.0]]
     """
     matrix("lstsq", x)
     matrix("lstsq", y)
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise ValueError(
+            f"linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), got "
+            f"{driver!r}."
+        )
     if x._dtype is not y._dtype:
         raise DTypeError(
             f"linalg.lstsq: Expected A and B of the same dtype, got {x._dtype} and {y._dtype}."
@@ -337,11 +343,18 @@ def lstsq(
             f"{list(x._array.shape)} and B {list(y._array.shape)}."
         )
     batch = broadcast_shape("linalg.lstsq", x._array.shape[:-2], y._array.shape[:-2])
-    x, y = of_batch(x, batch), of_batch(y, batch)
-    solution, rank, left = Lstsq.apply(x, y, _rcond(x, rcond))
+    every = of_batch(x, batch)
+    solution, rank, left = Lstsq.apply(every, of_batch(y, batch), _rcond(x, rcond))
     none = new_empty((0,), x._dtype, x._device)
     known = m > n and not machine.recording and bool((rank._array == n).all())
-    return LeastSquares(solution, left.detach() if known else none, rank, none)
+    values = none
+    if driver in ("gelsd", "gelss"):
+        from .spectra import svdvals
+
+        values = svdvals(x.detach())
+    rank = of_each(rank, x._array.shape[:-2])
+    rank = new_empty((0,), dtypes.int64, x._device) if driver == "gels" else rank
+    return LeastSquares(solution, left.detach() if known else none, rank, values)
 
 
 @remembered

@@ -131,7 +131,7 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
     if dtype is not None:
         return array.astype(dtype.numpy, copy=False)
     if array.dtype == np.float64 and not _has_double(data):
-        return array.astype(dtypes.get_default_dtype().numpy, copy=False)
+        return _array_of(array, dtypes.get_default_dtype())
     if array.dtype == np.uint64 and not isinstance(leaf, (np.generic, np.ndarray)):
         raise ShapeError("tensor: Overflow when unpacking long: an int needs over 63 bits.")
     return array.astype(dtypes.from_numpy(array.dtype).numpy, copy=False)
@@ -243,18 +243,54 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return found.clone() if copy and shared else found
 
 
+def to_dlpack(x: Tensor) -> Any:
+    """A capsule of DLPack on the memory of ``x``, for one taker: ``x.__dlpack__()``.
+
+    >>> from_dlpack(to_dlpack(tensor([1.0]))).tolist()
+    [1.0]
+    """
+    return x.__dlpack__()
+
+
 def new_tensor(x: Tensor, data: Any, *, dtype: Any = None, **options: Any) -> Tensor:
     """``tensor(data)`` with the dtype of this tensor."""
     options.setdefault("device", x._device)
     return tensor(data, dtype=x._dtype if dtype is None else dtype, **options)
 
 
-def asarray(data: Any, *, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
-    """``as_tensor``, or a copy."""
+def asarray(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """``as_tensor``, or a copy.
+
+    copy: True always copies; False raises ValueError where the memory of ``data`` cannot be shared.
+    requires_grad: whether the result asks for a gradient, without the history of ``data``; by
+    default a tensor keeps its own.
+
+    >>> a = np.zeros(2, np.float32); x = asarray(a, copy=False); a[0] = 1; x.tolist()
+    [1.0, 0.0]
+    """
     found = as_tensor(data, dtype, device)
-    return contiguous(found).clone() if copy else found
+    shared = found is data or (hasattr(data, "__cuda_array_interface__") and dtype is None)
+    if isinstance(data, np.ndarray) and isinstance(found._array, np.ndarray):
+        shared = np.may_share_memory(found._array, data)
+    if copy is False and not shared:
+        raise ValueError(
+            f"asarray: can't alias {type(data).__name__} as it is: this needs a copy, and "
+            f"copy=False forbids one."
+        )
+    if copy and shared:
+        found = contiguous(found).clone()
+    if requires_grad is None:
+        return found
+    return found.detach().requires_grad_(requires_grad)
 
 
-__all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "tensor"]
+__all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "tensor", "to_dlpack"]
 
 METHODS: dict[str, Any] = {"new_tensor": new_tensor}

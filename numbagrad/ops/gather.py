@@ -391,11 +391,18 @@ def scatter(
 ) -> Tensor:
     """``x`` with ``out[index[i][j]][j] = src[i][j]`` for ``dim`` 0; src may be a number.
 
-    Where indices repeat, the last entry stands, and only it gets a gradient.
+    Where indices repeat, the last entry stands, and only it gets a gradient. reduce: "add" or
+    "multiply" what is there instead, each entry in turn.
     """
     src = value if src is None else src
+    if reduce == "multiply":
+        from .scatter_reduce import scatter_reduce
+
+        if not isinstance(src, Tensor):
+            src = full(as_operand("scatter", index, 2)._array.shape, src, x._dtype, x._device)
+        return scatter_reduce(x, dim, index, src, "prod")
     if reduce not in (None, "add"):
-        raise ValueError(f"scatter: reduce must be None or 'add', got {reduce!r}.")
+        raise ValueError(f"scatter: reduce must be None, 'add' or 'multiply', got {reduce!r}.")
     return _scattered("scatter", x, dim, index, src, reduce == "add")
 
 

@@ -14,6 +14,7 @@ from .base import Op, new_empty, zeros_like
 from .chains import matrix_power, multi_dot
 from .create import eye
 from .factorise import eigh, lstsq, pinv, qr, svd
+from .householder import householder_product
 from .join import cat
 from .lapack_arguments import LinAlgError, matrix
 from .lapack_lu import lu, lu_factor, lu_factor_ex, lu_solve
@@ -46,6 +47,7 @@ __all__ = [
     "diagonal",
     "eigh",
     "eigvalsh",
+    "householder_product",
     "inv",
     "inv_ex",
     "lstsq",

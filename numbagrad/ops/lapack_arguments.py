@@ -11,7 +11,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .autocasting import CPU, raised
-from .base import as_operand, broadcast_shape, same_device
+from .base import as_operand, broadcast_shape, full, same_device
 
 __all__ = ["LinAlgError"]
 
@@ -91,3 +91,13 @@ def of_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Matrices expanded to ``batch``; themselves where that is theirs, for views take time."""
     shape = x._array.shape
     return x if shape[:-2] == batch else x.expand((*batch, *shape[-2:]))
+
+
+def of_each(numbers: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """Of numbers of a batch that matrices were expanded to, those of the matrices themselves."""
+    if numbers._array.shape == batch:
+        return numbers
+    if not numbers._array.size:
+        return full(batch, 0, numbers._dtype, numbers._device)
+    parts = [slice(0, 1) if n == 1 else slice(None) for n in batch]
+    return numbers[(*[0] * (numbers._array.ndim - len(batch)), *parts)]

@@ -18,8 +18,8 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
-from .base import Op, as_operand, broadcast_shape, full, new_empty, same_device
-from .lapack_arguments import LinAlgError, equation, matrix, of_batch
+from .base import Op, as_operand, broadcast_shape, new_empty, same_device
+from .lapack_arguments import LinAlgError, equation, matrix, of_batch, of_each
 from .linalg import matmul
 from .shape import tril, triu
 from .transpose import movedim
@@ -248,12 +248,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     """
     raising = "solve_ex" if check_errors else None
     out, info = _solved("solve_ex", A, B, left, raising)
-    mine = A._array.shape[:-2]
-    if not info._array.size:
-        return SolveEx(out, full(mine, 0, info._dtype, info._device))
-    parts = [slice(0, 1) if n == 1 else slice(None) for n in mine]
-    lost = [0] * (info._array.ndim - len(mine))
-    return SolveEx(out, info[(*lost, *parts)])  # a number for each matrix, not for each B
+    return SolveEx(out, of_each(info, A._array.shape[:-2]))
 
 
 def solve_triangular(

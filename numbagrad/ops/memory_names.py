@@ -16,7 +16,7 @@ from .elementwise import clone
 from .part import narrow
 from .view import sizes_of
 
-__all__ = ["detach_copy", "empty_strided", "is_inference", "narrow_copy"]
+__all__ = ["detach_copy", "empty_permuted", "empty_strided", "is_inference", "narrow_copy"]
 
 
 def empty_strided(
@@ -50,6 +50,26 @@ def empty_strided(
     out = wrap(machine.view(memory, shape, steps, 0), kind)
     out._flat = out._array.flags.c_contiguous
     return out.requires_grad_() if requires_grad else out
+
+
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **options: Any) -> Tensor:
+    """A tensor without gaps whose dimensions lie in the order ``physical_layout``, the outermost
+    first; its elements are whatever was in memory. Options as for ``empty_strided``.
+
+    >>> empty_permuted((2, 3, 5, 7), (0, 2, 3, 1)).stride()
+    (105, 1, 21, 3)
+    """
+    shape, order = shape_of("empty_permuted", (tuple(size),)), tuple(physical_layout)
+    if sorted(order) != list(range(len(shape))):
+        raise ShapeError(
+            f"empty_permuted: physical_layout must name each of the {len(shape)} dimensions of "
+            f"size {list(shape)} once, from 0 on, got {list(order)}."
+        )
+    steps, step = [0] * len(shape), 1
+    for d in reversed(order):
+        steps[d] = step
+        step *= max(shape[d], 1)
+    return empty_strided(shape, steps, **options)
 
 
 def new_empty_strided(

@@ -40,26 +40,26 @@ FUNCTIONS = """
     cholesky_solve clamp clamp_max clamp_min clip column_stack concat concatenate conj_physical
     copysign cos cosh cross cummax cummin cumprod cumsum deg2rad detach_copy diag diff digamma div
     divide dot dstack empty eq erf erfc erfinv exp exp2 expm1 eye fix float_power floor floor_divide
-    fmax fmin fmod frac frexp frobenius_norm full gather gcd ge ger greater greater_equal gt
+    fmax fmin fmod frac frexp frobenius_norm full gather gcd ge geqrf ger greater greater_equal gt
     hardshrink heaviside histc histogram hstack hypot i0 igamma igammac index_add index_copy
     index_reduce index_select inner inverse isin isneginf isposinf kron kthvalue lcm ldexp le lerp
     less less_equal lgamma linspace log log10 log1p log2 log_softmax logaddexp logaddexp2
     logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp lt lu_solve
     lu_unpack masked_select matmul matrix_power max maximum mean median min minimum mm mode msort
     mul multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian nanquantile nansum narrow_copy
-    ne neg negative nextafter nonzero nonzero_static norm normal not_equal nuclear_norm ones outer
-    polygamma pow prod qr quantile rad2deg rand randint randn randperm range reciprocal remainder
-    renorm round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted sgn sigmoid sign
-    signbit sin sinc sinh slice_scatter slogdet softmax sort sqrt square stack std sub subtract sum
-    svd take take_along_dim tan tanh threshold topk triangular_solve tril triu true_divide trunc var
-    vdot vstack where xlogy zeros
+    ne neg negative nextafter nonzero nonzero_static norm normal not_equal nuclear_norm ones orgqr
+    ormqr outer polygamma pow prod qr quantile rad2deg rand randint randn randperm range reciprocal
+    remainder renorm round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted sgn
+    sigmoid sign signbit sin sinc sinh slice_scatter slogdet softmax sort sqrt square stack std sub
+    subtract sum svd take take_along_dim tan tanh threshold topk triangular_solve tril triu
+    true_divide trunc var vdot vstack where xlogy zeros
 """.split()
 """Functions of the package itself that take ``out``: those of PyTorch's that do."""
 
 LINALG = """
-    cholesky cholesky_ex cond cross det eigh eigvalsh inv inv_ex lu lu_factor lu_factor_ex lu_solve
-    matmul matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve solve_ex
-    solve_triangular svd svdvals tensorinv tensorsolve vecdot vector_norm
+    cholesky cholesky_ex cond cross det eigh eigvalsh householder_product inv inv_ex lu lu_factor
+    lu_factor_ex lu_solve matmul matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet
+    solve solve_ex solve_triangular svd svdvals tensorinv tensorsolve vecdot vector_norm
 """.split()
 
 SPECIAL = """

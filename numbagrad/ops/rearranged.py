@@ -16,7 +16,7 @@ from .elementwise import cast, clone
 from .index import index_select
 from .join import split, stack, tensor_split
 from .overwrite import copy_
-from .part import diag_embed, diagonal, narrow, select
+from .part import as_strided, diag_embed, diagonal, narrow, select
 from .remembered import remembered
 from .shape import meshgrid
 from .transpose import transpose
@@ -24,6 +24,7 @@ from .view import reshape
 
 __all__ = [
     "adjoint",
+    "as_strided_scatter",
     "block_diag",
     "cartesian_prod",
     "combinations",
@@ -164,6 +165,22 @@ def diagonal_scatter(
     """
     out = clone(x)
     return _replaced("diagonal_scatter", out, diagonal(out, offset, dim1, dim2), src)
+
+
+def as_strided_scatter(
+    x: Tensor,
+    src: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor:
+    """A copy of ``x`` whose ``as_strided`` elements are ``src``; where these meet, the last one.
+
+    >>> as_strided_scatter(tensor([1, 2, 3, 4]), tensor([8, 9]), (2,), (2,)).tolist()
+    [8, 2, 9, 4]
+    """
+    out = clone(x)
+    return _replaced("as_strided_scatter", out, as_strided(out, size, stride, storage_offset), src)
 
 
 @remembered

@@ -51,7 +51,7 @@ def searchsorted(
         raise ValueError("searchsorted: side and right can't be set to opposites; leave out right.")
     right = right or side == "right"
     if sorter is not None:
-        edges = _sorted_edges(edges, sorter)
+        edges = _sortededges_of(edges, sorter)
     if not isinstance(values, Tensor):
         values = full((), values, edges._dtype, edges._device)
     lead = edges._array.shape[:-1]
@@ -75,7 +75,7 @@ def searchsorted(
     return out.to(dtypes.int32) if out_int32 else out
 
 
-def _sorted_edges(edges: Tensor, sorter: Tensor) -> Tensor:
+def _sortededges_of(edges: Tensor, sorter: Tensor) -> Tensor:
     """``edges`` in the order of ``sorter``."""
     if as_operand("searchsorted", sorter)._dtype is not dtypes.int64:
         raise DTypeError(f"searchsorted: sorter must be a tensor of int64 but got {sorter._dtype}.")
@@ -202,20 +202,20 @@ class Histogram(NamedTuple):
     bin_edges: Tensor
 
 
-def _edges(x: Tensor, bins: int, range: Any) -> Tensor:
+def edges_of(x: Tensor, bins: int, range: Any, name: str = "histogram") -> Tensor:
     """The edges of equal bins over ``range``, or over what ``x`` spans."""
     if bins <= 0:
-        raise ShapeError(f"histogram: bins must be > 0, but got {bins}.")
+        raise ShapeError(f"{name}: bins must be > 0, but got {bins}.")
     if range is not None:
         low, high = map(float, range)
     elif x._array.size:
-        low, high = map(float, extremes("histogram", x))
+        low, high = map(float, extremes(name, x))
     else:
         low, high = 0.0, 1.0
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise ShapeError(f"histogram: range [{low}, {high}] is not finite. Pass range=(min, max).")
+        raise ShapeError(f"{name}: range [{low}, {high}] is not finite. Pass range=(min, max).")
     if low > high:
-        raise ShapeError(f"histogram: min should not exceed max, but got min {low} max {high}.")
+        raise ShapeError(f"{name}: min should not exceed max, but got min {low} max {high}.")
     if low == high:
         low, high = low - 0.5, high + 0.5
     return linspace(low, high, bins + 1, dtype=x._dtype, device=x._device)
@@ -260,7 +260,7 @@ def histogram(
         )
     if isinstance(bins, Tensor) and range is not None:
         raise TypeError("histogram: range is for a number of bins, but bins has their edges.")
-    edges = bins if isinstance(bins, Tensor) else _edges(x, bins, range)
+    edges = bins if isinstance(bins, Tensor) else edges_of(x, bins, range)
     count = edges._array.shape[0] - 1
     flat = contiguous(x)._array.reshape(-1)
     each = flat if weight is None else contiguous(weight.detach())._array.reshape(-1)

@@ -1,4 +1,4 @@
-"""Tools around training: ``checkpoint``, and ``data`` by PyTorch's name."""
+"""Tools around training: ``checkpoint``, and ``data`` and ``dlpack`` by PyTorch's names."""
 
 from typing import TYPE_CHECKING
 
@@ -7,11 +7,11 @@ from . import _pytree as _pytree
 from . import checkpoint
 
 if TYPE_CHECKING:
-    from . import data
+    from . import data, dlpack
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "dlpack"]
 
-__getattr__ = asked_for(__name__, {"data": "data"})
+__getattr__ = asked_for(__name__, {"data": "data", "dlpack": "dlpack"})
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import op_table
 from op_table import (
     ANY,
     FLOATS,
@@ -67,6 +68,13 @@ def _written(name: str) -> Any:
         return out
 
     return oracle
+
+
+def _at(x: Any, src: Any, size: Any, stride: Any, offset: int = 0) -> Any:
+    out = x.copy()
+    for place in np.ndindex(size):
+        out.flat[offset + np.dot(place, stride)] = src[place]
+    return out
 
 
 def _addition(product: Any) -> Any:
@@ -345,6 +353,29 @@ CASES = [
         _written("diagonal_scatter"),
         dtypes=NUMBERS,
         errors=(wrong(_matrix, _vector, **_size),),
+    ),
+    Case(
+        "as_strided_scatter",
+        calls(([3, 3], [2, 2], (2, 2), (1, 2)), ([6], [3], (3,), (2,), 1)),
+        _at,
+        call=lambda x, *how: op_table.LIBRARY.as_strided_scatter(x.contiguous(), *how),
+        dtypes=NUMBERS,
+        orders=0,
+    ),
+    Case(
+        "as_strided_scatter-gradient",  # PyTorch's differs from differences
+        calls(([3, 3], [2, 2], (2, 2), (1, 2)), ([6], [3], (3,), (2,), 1)),
+        _at,
+        call=lambda x, *how: op_table.LIBRARY.as_strided_scatter(x.contiguous(), *how),
+        peer=False,
+    ),
+    Case(
+        "as_strided_scatter-errors",
+        lambda draw: [],
+        np.copy,
+        function="as_strided_scatter",
+        dtypes=(),
+        errors=(wrong(_matrix, _vector, (2,), (1,), **_size),),
     ),
     Case("diagflat", calls(([3],), ([2, 2], 1), ([2], -1), ([],)), np.diagflat, dtypes=NUMBERS),
     Case(

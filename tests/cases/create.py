@@ -223,6 +223,23 @@ CASES = [
         dtypes=EVERY,
         orders=0,
     ),
+    Case(
+        "to_dlpack",
+        lambda d: [sample(d(2, 3)), sample(d()), sample(d(0, 3))],
+        np.copy,
+        call=lambda x: _library("from_dlpack")(_library("to_dlpack")(x.detach())),
+        dtypes=EVERY,
+        orders=0,
+    ),
+    Case(
+        "empty_permuted",
+        lambda d: [sample((2, 3, 4), (0, 2, 1)), sample((2, 3), (1, 0))],
+        lambda size, order: {(2, 3, 4): (12, 1, 3), (2, 3): (1, 2)}[size],
+        call=lambda *how: _library("empty_permuted")(*how).stride(),
+        dtypes=("float32",),
+        result=None,
+        orders=0,
+    ),
     made(
         "tril_indices",
         sample(3, 4),

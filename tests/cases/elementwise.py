@@ -328,7 +328,7 @@ FORMS = [
     ),
     Case(
         "round-decimals",
-        lambda d: [sample(d(2, 3), decimals=2)],
+        lambda d: [sample(d(2, 3), decimals=2), sample(4321 * d(2, 3), decimals=-3)],
         _round,
         orders=0,
     ),

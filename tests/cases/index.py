@@ -299,6 +299,27 @@ CASES = [
         ),
     ),
     Case(
+        "scatter-multiply",
+        lambda d: [
+            sample(d(3, 4), 0, _where, 2.5 if d.floating else 2, reduce="multiply"),
+            sample(d(3, 4), 1, np.array([[3, 3], [1, 0]]), 3, reduce="multiply"),
+        ],
+        lambda x, dim, index, value, reduce: scatter_reduce(
+            x, dim, index, np.full(index.shape, value), "prod"
+        ),
+        dtypes=NUMBERS,
+        inplace="scatter_",
+        orders=0,  # PyTorch has no gradient
+        errors=(
+            wrong(
+                *(_ones, 0, np.zeros((1, 1), "int64"), 2),
+                reduce="mean",
+                raises=(RuntimeError, ValueError),
+                words="'?add'? or '?multiply",
+            ),
+        ),
+    ),
+    Case(
         "scatter_add",
         lambda d: [
             sample(d(3, 4), 0, _where, d(2, 4)),

@@ -20,7 +20,15 @@ from ..lapack_library import load_lapack
 from . import reflections, spectra, triangles
 
 __all__ = ["cholesky", "cofactors", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
-__all__ += ["eigvalsh", "lu_factor", "lu_solved", "matrix_exp", "order_of", "solve_triangular"]
+__all__ += [
+    "eigvalsh",
+    "geqrf",
+    "lu_factor",
+    "lu_solved",
+    "matrix_exp",
+    "order_of",
+    "solve_triangular",
+]
 __all__ += ["svd", "svdvals"]
 
 Array = np.ndarray[Any, Any]
@@ -452,3 +460,16 @@ def cholesky(out: Array, info: Array, x: Array) -> None:
             wrong = np.isnan(found.diagonal())
             info[place] = wrong.argmax() + 1 if wrong.any() else 0
         out[place] = np.nan if info[place] else found
+
+
+def geqrf(out: Array, tau: Array, x: Array) -> None:
+    """The reflections that make matrices x (..., m, n) triangles, as LAPACK keeps them.
+
+    out (..., m, n): the triangle, and below it the reflections' vectors; tau (..., min(m, n)).
+    """
+    from scipy.linalg import lapack
+
+    function = lapack.sgeqrf if x.dtype == np.float32 else lapack.dgeqrf
+    for at in np.ndindex(x.shape[:-2]):
+        if x.shape[-1] and x.shape[-2]:
+            out[at], tau[at], _, _ = function(x[at])
