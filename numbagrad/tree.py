@@ -162,6 +162,24 @@ def rebuild(spec: Any, leaves: list[Any]) -> Any:
     return tuple(values) if kind == "tuple" else kind(*values)
 
 
+def opened(spec: Any, leaves: list[Any]) -> Any:
+    """``spec`` whose tensors that have ``made_of_parts``, which tells a function and its arguments,
+    are calls; the arguments take their places among ``leaves``."""
+    if spec != LEAF:
+        kind, parts = spec
+        if kind == "dict" or type(kind) is tuple:
+            return kind, tuple([(k, opened(p, leaves)) for k, p in parts])
+        return kind, tuple([opened(p, leaves) for p in parts])
+    leaf = leaves.pop(0)
+    told = getattr(leaf, "made_of_parts", None) if isinstance(leaf, Tensor) else None
+    if told is None:
+        leaves.append(leaf)
+        return LEAF
+    function, parts = told()
+    leaves += parts
+    return function, (LEAF,) * len(parts)
+
+
 def children(spec: Any) -> list[tuple[Any, Any]]:
     """Keys and forms of what a container holds, from what ``flatten`` told of it; of a leaf none.
 

@@ -22,7 +22,7 @@ from ..tape import (
     next_sequence,
 )
 from ..tensor import Tensor
-from ..tree import flatten, forget_cached, rebuild
+from ..tree import flatten, forget_cached, opened, rebuild
 from .asked import Asked
 from .before import (
     Before,
@@ -254,9 +254,7 @@ def _run(
     result_leaves: list[Any] = []
     result_spec = flatten(returned, result_leaves, (*_whole(given), *known_objects))
     del returned
-    for leaf in result_leaves:
-        if isinstance(leaf, Tensor) and getattr(leaf, "_array", None) is None:
-            leaf.refuse("returning it")  # what a mask selects: see ``ops/selected.py``
+    result_spec = opened(result_spec, result_leaves)  # what a mask selects: ``ops/selected.py``
     recorder.own_constants(COPY, {id(t): t for t in result_leaves if isinstance(t, Tensor)})
     if any([t._edge is not None and not t.is_leaf for t in stand_in.values()]):
         raise RecordingError(

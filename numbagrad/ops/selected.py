@@ -29,23 +29,27 @@ arguments and keywords. ``selected_rules`` fills it."""
 
 
 class Unsized(RecordingError, AttributeError):
-    """A function looked at the number of selected rows."""
+    """A function looked at the number of selected rows.
 
-    def __init__(self, rows: Selected, name: str):
-        self.rows, self.operation = rows, name
+    only: the functions that have a rule, where not all of ``RULES`` hold.
+    """
+
+    def __init__(self, rows: Selected, name: str, only: tuple[str, ...] = ()):
+        self.rows, self.operation, self.only = rows, name, only
         super().__init__(
             f"x[mask]: {name} is not possible inside a compiled function for what a mask selects, "
             f"at {show_location(user_location())}: while a step is recorded nobody knows how many "
-            f"elements that are. What goes row by row is possible, and sum, mean, losses, and "
-            f"x[mask] = y. ng.where(mask, x, y) keeps the shape, mask.sum() is their number, "
-            f"cross_entropy leaves out targets of ignore_index; and a mask that the function "
-            f"closes over decides before it is compiled."
+            f"elements that are. What goes row by row is possible, sum, max, sort and losses of "
+            f"all, x[mask] = y, and returning it. ng.where(mask, x, y) keeps the shape, mask.sum() "
+            f"is their number, cross_entropy leaves out targets of ignore_index; and a mask that "
+            f"the function closes over decides before it is compiled."
         )
 
     def instead(self, function: Any, args: tuple, options: dict[str, Any]) -> Any:
         """What the function that looked gives for the rows, if there is a rule. Else it raises."""
-        rule = RULES.get(function.__name__)
-        if rule is None:
+        name = function.__name__
+        rule = RULES.get(name)
+        if rule is None or (self.only and name not in self.only):
             raise self
         return rule(function, *args, **options)
 
@@ -119,6 +123,10 @@ class Selected(Tensor):
         """The rows of another tensor under the same mask."""
         return Selected.of(whole, self.mask, self.key)
 
+    def made_of_parts(self) -> tuple[Callable[..., Tensor], tuple[Tensor, Tensor]]:
+        """How calls make what a compiled function returns of it, when numbers are known."""
+        return _taken, (self.whole, self.mask)
+
     def view_of(self, whole: Tensor) -> Selected:
         """The rows of a view of ``whole``."""
         found = self.beside(whole)
@@ -174,6 +182,10 @@ class Selected(Tensor):
     __str__ = __format__ = __repr__  # type: ignore[assignment]
 
 
+def _taken(whole: Tensor, mask: Tensor) -> Tensor:
+    return whole[mask]
+
+
 def _refusing(name: str) -> Callable[..., Any]:
     def method(self: Selected, *args: Any, **kwargs: Any) -> Any:
         raise Unsized(self, name.strip("_"))
@@ -187,5 +199,5 @@ for _name in """
     tolist numpy backward register_hook retain_grad requires_grad_ data_ptr
 """.split():
     setattr(Selected, _name, _refusing(_name))
-for _name in ("nbytes", "data", "T"):
+for _name in ("nbytes", "data"):
     setattr(Selected, _name, property(_refusing(_name)))

@@ -16,6 +16,7 @@ from ..tensor import Tensor
 from .elementwise import cast, where
 from .inplace import assign
 from .selected import Selected, Unsized
+from .selected_over_all import chosen
 from .selected_rules import as_whole, beside_rows, gated
 from .view import expand, reshape
 
@@ -60,17 +61,28 @@ def _flatten(self: Selected, start_dim: int = 0, end_dim: int = -1) -> Selected:
     return self.view_of(self.whole.flatten(first, last))
 
 
-def _item_of_rows(self: Selected, key: Any) -> Selected:
-    """The same part of each row: a key that begins with ``:``."""
-    if type(key) is Selected or (isinstance(key, Tensor) and key._dtype is dtypes.bool_):
-        raise Unsized(self, "another mask")
-    if not isinstance(key, tuple) or key[0] not in (ALL, ...):
+def _item_of_rows(self: Selected, key: Any) -> Any:
+    """The same part of each row, or of some of them."""
+    key = key if isinstance(key, tuple) else (key,)
+    if key and _chooses(key[0]):
+        found = chosen(self, key[0])
+        rest = key[1:] if type(key[0]) is int else (ALL, *key[1:])
+        return found[rest] if len(key) > 1 else found
+    if not key or isinstance(key[0], Tensor) or key[0] not in (ALL, ...):
         raise Unsized(self, "an index of rows")
     basic = [k is None or k is ... or isinstance(k, (int, builtins.slice)) for k in key]
     used = builtins.sum([k is not None and k is not ... for k in key])
     if not builtins.all(basic) or (key[0] is ... and used >= self.rank) or used > self.rank:
         raise Unsized(self, "such an index")
     return self.view_of(self.whole[key])
+
+
+def _chooses(key: Any) -> bool:
+    """Whether the first of a key's parts is a row, an index or mask of rows, or a range of them."""
+    if isinstance(key, Tensor):
+        mask = key._dtype is dtypes.bool_
+        return key.ndim == 1 and (mask or (key._dtype is dtypes.int64 and type(key) is Tensor))
+    return type(key) is int or (isinstance(key, builtins.slice) and key != ALL)
 
 
 def _same_place(name: str) -> Callable[..., Any]:

@@ -173,10 +173,20 @@ def _by_rows(function: Callable, *args: Any, **options: Any) -> Any:
     """A function that goes along dims within each row."""
     named = _named(function, args, options)
     rows = _first(named.values())
+    if isinstance(named.get("dim"), Tensor):  # an operand: ``max`` of two
+        return _rows_of(function, named, rows)
     dims = _over(function, named, rows)
-    if dims is None or 0 in dims:
+    if dims is not None and 0 not in dims:
+        return _rows_of(function, named, rows)
+    rule = OVER_ALL.get(function.__name__)
+    if rule is None:
         raise Unsized(rows, f"{function.__name__} over all rows")
-    return _rows_of(function, named, rows)
+    return rule(function, named, rows, dims)
+
+
+OVER_ALL: dict[str, Callable[..., Any]] = {}
+"""By the name of a function, what it gives over all rows: called with the function, its arguments
+by name, the rows among them, and the dims, None for all. ``selected_over_all`` fills it."""
 
 
 def _rows_of(function: Callable, named: dict[str, Any], rows: Selected) -> Any:
@@ -373,7 +383,7 @@ def _row_loss(function: Callable, *args: Any, **options: Any) -> Any:
 
 _ROW_BY_ROW = """
     glu softmax log_softmax softmin logsumexp amax amin argmax argmin max min var std norm normalize
-    cumsum cumprod sort argsort topk nanmean cosine_similarity aminmax
+    cumsum cumprod sort argsort topk nanmean cosine_similarity aminmax var_mean std_mean
 """
 _LOSSES = """
     mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy kl_div

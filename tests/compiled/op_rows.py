@@ -266,14 +266,13 @@ VALUE_DEPENDENT = "a shape or Python value depends on elements"
 REFUSED: dict[str, str] = dict.fromkeys(
     """
     allclose equal item tolist numpy
-    argwhere nonzero nonzero-tuple where-one masked_select getitem-mask getitem-mask-mixed
-    unique unique-all unique_consecutive unique_consecutive-more bincount one_hot
-    repeat_interleave-counts histogram
+    getitem-mask-mixed unique unique-all unique_consecutive unique_consecutive-more bincount one_hot
+    repeat_interleave-counts histogram histogramdd
     """.split(),
     VALUE_DEPENDENT,
 ) | dict.fromkeys(
     """
-    as_tensor-array from_dlpack from_numpy
+    as_tensor-array from_dlpack from_numpy to_dlpack
     rand randn normal rand_like randint randint_like
     bernoulli_ exponential_ random_ uniform_ normal_ cauchy_ log_normal_ geometric_ frombuffer
     """.split(),
@@ -281,7 +280,10 @@ REFUSED: dict[str, str] = dict.fromkeys(
 )
 """Rows that must raise RecordingError, at least in one of their calls."""
 
+SELECTED = "may be returned, and used where the number of rows does not matter"
 PARTLY = {
+    **dict.fromkeys("getitem-mask masked_select argwhere where-one".split(), SELECTED),
+    **dict.fromkeys(["nonzero", "nonzero-tuple"], SELECTED),
     "setitem-mask": "a value for each True would have to be counted; numbers are recorded",
     "setitem-number": "the same, in bools",
     "bincount": "with minlength only",

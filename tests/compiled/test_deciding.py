@@ -111,11 +111,11 @@ def _counted(x):
 
 
 REFUSED = {
-    "computed": (lambda x: x[x > 0], r"x\[mask\].*ng.where"),
+    "computed": (lambda x: x[x > 0].numel(), r"x\[mask\].*ng.where"),
     "an argument": (lambda x: x.long().tolist(), "tolist"),
     "an argument's bins": (lambda x: x.long().bincount(), "bincount"),
     "a float": (lambda x: x * SCALE.item(), "item"),
-    "too long": (lambda x: LARGE.nonzero(), "what a mask selects"),
+    "too long": (lambda x: len(LARGE.nonzero()), "what a mask selects"),
     "written first": (lambda x: x * COUNT.add_(1).item(), "item"),
     "written after": (_counted, r"item.*test_deciding.py:\d+.*also writes, at .*:\d+"),
 }

@@ -317,8 +317,6 @@ OTHER = ng.ones(2, 2)
 
 # name: function of x (3, 2) and a mask (3), what the error says of it
 REFUSED = {
-    "returned": (lambda x, m: x[m], "returning it"),
-    "returned in a dict": (lambda x, m: {"part": [x[m] * 2]}, "returning it"),
     "len": (lambda x, m: len(x[m]), "len"),
     "list of sizes": (lambda x, m: list(x[m].shape), "shape"),
     "same shape": (lambda x, m: x[m].shape == x.shape, "shape"),
@@ -341,18 +339,10 @@ REFUSED = {
     "size": (lambda x, m: x[m].size(0), "size"),
     "number of elements": (lambda x, m: x[m].sum() / x[m].numel(), "numel"),
     "printed": (lambda x, m: print(x[m]), "print"),
-    "maximum": (lambda x, m: x[m].max(), "max over all rows"),
-    "std of all": (lambda x, m: x[m].std(), "std over all rows"),
-    "cumsum": (lambda x, m: x[m].cumsum(0), "cumsum over all rows"),
-    "joined": (lambda x, m: ng.cat([x[m], x[m]]), "cat"),
     "normalised over rows": (lambda x, m: nn.functional.batch_norm(x[m], None, None), "batch_norm"),
-    "one row": (lambda x, m: x[m][0], "an index of rows"),
-    "another mask": (lambda x, m: x[m][x[m] > 0].sum(), "another mask"),
-    "turned": (lambda x, m: x[m].t() @ x[m], "t is"),
     "product of rows": (lambda x, m: ng.matmul(OTHER, x[m]), "matmul"),
     "two ranks": (lambda x, m: x[m] * x[m].sum(1), "1 and 2 dimensions do not"),
     "more dimensions": (lambda x, m: x[m] * ng.ones(2, 3, 2), r"mul with a tensor.*\[2, 3, 2\]"),
-    "places": (lambda x, m: ng.where(m)[0], "returning it"),
     "number of places": (lambda x, m: len(m.nonzero()), "len"),
     "places of columns": (lambda x, m: x[:, ng.where(m)[0] % 2].sum(), "such an index"),
     "places written": (lambda x, m: placed(x, (ng.where(m)[0], 0), 1), "writing at such an index"),
@@ -389,7 +379,7 @@ def test_what_needs_their_number_is_refused(name):
 
 def test_an_error_names_the_line_and_ways_out():
     with pytest.raises(RecordingError) as caught:
-        ng.compile(lambda x: x[x > 0].max())(ng.ones(3))
+        ng.compile(lambda x: x[x > 0].median())(ng.ones(3))
     for words in ("test_selected.py:", "ng.where(mask, x, y)", "mask.sum()", "ignore_index"):
         assert words in str(caught.value)
 
@@ -480,5 +470,5 @@ def test_masks_that_are_drawn_or_given_are_not_known():
         lambda: launched(drawing),
         lambda: launched(marking, wide),
     ):
-        with pytest.raises(RecordingError, match="returning it"):
-            ng.compile(lambda x, mask=mask: x[mask()])(x)
+        with pytest.raises(RecordingError, match="shape"):
+            ng.compile(lambda x, mask=mask: x[mask()].shape[0])(x)
