@@ -328,7 +328,8 @@ def _along(call: _Call) -> Callable:
                 f"{call.name}: tangents must have the shapes of the primals, {shapes}, got "
                 f"{[list(t.shape) for t in given]}."
             )
-        pairs = [(g, t) for g, t in zip(pulled, given, strict=False) if g is not None]
+        both = zip(pulled, given, strict=False)
+        pairs = [(g, t) for g, t in both if g is not None and g.requires_grad]
         told = is_grad_enabled() and any(t.requires_grad for t in given)
         ways: Any = {
             "create_graph": call.tracked or told,

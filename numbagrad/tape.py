@@ -237,10 +237,17 @@ class Node:
                 versions = None if self._rare is None else self._rare.versions
                 expected = 0 if versions is None else versions[i]
                 if counter.value != expected:
-                    self._fail_version(value, counter, expected)
+                    values[i] = self._made_again(i, values)
+                    if values[i] is None:
+                        self._fail_version(value, counter, expected)
+                    continue
             if type(value) in RESTORED:
                 values[i] = value.restore(self)
         return values
+
+    def _made_again(self, at: int, values: list[Any]) -> Any:
+        """Saved value ``at``, which has been changed, as it was, of those before it; or None."""
+        return None
 
     def _fail_version(self, value: Any, counter: Counter, expected: int) -> None:
         raise VersionError(

@@ -271,3 +271,10 @@ def test_iterating_is_refused_where_it_would_be_recorded():
     assert step(ng.zeros(2)).item() == 2.0  # nothing was taken from it
     each = ng.func.vmap(step, randomness="different")(ng.zeros(2, 2))
     assert each.tolist() == [4.0, 6.0]  # one element after the other
+
+
+@pytest.mark.parametrize("weights", [[1, 3], np.array([1, 3]), ng.tensor([1, 3]), [1e-46, 3e-46]])
+def test_weights_of_any_kind(weights):
+    sampler = WeightedRandomSampler(weights, 4000, generator=ng.Generator().manual_seed(0))
+    assert sampler.weights.dtype is ng.float64
+    assert 0.7 < np.mean(list(sampler)) < 0.8

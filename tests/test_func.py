@@ -211,3 +211,24 @@ def test_a_strict_jvp_refuses_what_does_not_depend():
     for function in (lambda x: ng.ones(2), lambda x: (x * 2, ng.ones(2)), lambda x: x.detach()):
         with pytest.raises(GradError, match="independent"):
             func.jvp(function, (x,), (x,), strict=True)
+
+
+def test_jvp_where_parts_do_not_depend_on_the_inputs():
+    """Derivatives that are constant, 0 or slopes, have no history to go along."""
+    x, t = ng.tensor([1.5, -2.5]), ng.tensor([1.0, 3.0])
+    for function in (ng.round, ng.sign, ng.floor):
+        value, along = ng.func.jvp(function, (x,), (t,))
+        assert ng.equal(value, function(x)) and along.tolist() == [0.0, 0.0]
+    for function in (
+        lambda x: x.abs().sum(),
+        lambda x: (x.clamp(min=0) * 3).sum(),
+        lambda x: ng.nn.functional.hardtanh(x).sum(),
+    ):
+        _, along = ng.func.jvp(ng.func.grad(function), (x,), (t,))
+        assert along.tolist() == [0.0, 0.0]
+    _, along = ng.func.jvp(lambda a, b: a.round() + b * 2, (x, x), (t, t))
+    assert along.tolist() == [2.0, 6.0]
+    _, along = ng.func.jvp(lambda a, b: a.round() * b, (x, x), (t, t))
+    assert along.tolist() == [2.0, -6.0]
+    value, along = ng.func.linearize(lambda x: (x.round(), x * 2), x)
+    assert [a.tolist() for a in along(t)] == [[0.0, 0.0], [2.0, 6.0]]

@@ -470,3 +470,64 @@ def test_rows_of_every_element_are_one_launch(dtype, monkeypatch):
         found = vmap(function)(x)
         assert sum(name in kernel for kernel in launched) == 1, launched
         assert ng.equal(found, ng.stack([function(row) for row in x]))
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", ng.zeros(()))
+        self.register_buffer("mean", ng.ones(2))
+
+    def forward(self, x):
+        self.n += 1
+        self.mean.mul_(0.5)
+        return x * self.n + self.mean
+
+
+@numba.njit
+def increment(out):
+    for i in range(out.size):
+        out[i] += 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_all_share_is_changed_once(compiled):
+    """As by PyTorch's: neither the counter nor what is added depends on the element."""
+    module, x = Counting(), ng.ones(3, 2)
+    call = vmap(module)
+    call = ng.compile(call) if compiled else call
+    for n in (1, 2, 3):
+        got = call(x)
+        assert got.tolist() == [[n + 0.5**n] * 2] * 3
+        assert module.n.item() == n and module.mean.tolist() == [0.5**n] * 2
+
+
+def test_what_all_share_is_changed_once_by_a_kernel_and_inside_of_another():
+    count, x = ng.zeros(2), ng.ones(3, 2)
+
+    def f(x):
+        ng.launch(increment, count)
+        return x * count
+
+    assert vmap(f)(x).tolist() == [[1.0] * 2] * 3 and count.tolist() == [1.0] * 2
+    assert vmap(vmap(lambda v: (count.add_(1), v * count[0])[1]))(x).tolist() == [[2.0] * 2] * 3
+    assert count.tolist() == [2.0] * 2
+    shared = vmap(lambda v, c: v * c.add_(1), in_dims=(0, None))
+    assert shared(x, count).tolist() == [[3.0] * 2] * 3 and count.tolist() == [3.0] * 2
+    rows = ng.zeros(3, 2)
+    inner = vmap(lambda row, v: vmap(lambda e: (row.add_(1), e + row[0])[1])(v))(rows, x)
+    assert inner.tolist() == [[2.0] * 2] * 3 and rows.tolist() == [[1.0] * 2] * 3
+
+
+def test_what_all_share_is_as_it_was_before_each_is_run_alone():
+    count, part, x = ng.zeros(2), ng.zeros(4), ng.ones(3, 2)
+
+    def f(x):
+        count.add_(1)
+        part[:3] += 1
+        part[1:] *= 2
+        return x * 2 if x.sum().item() else x
+
+    got, runs = runs_of(f, x)
+    assert runs == 4 and got.tolist() == [[2.0] * 2] * 3 and count.tolist() == [3.0, 3.0]
+    assert part.tolist() == [3.0, 14.0, 14.0, 0.0]

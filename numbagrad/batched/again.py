@@ -58,7 +58,12 @@ class Part:
 
 
 class Noted:
-    """What was launched for all elements, kernels with their arguments, and arrays made for it."""
+    """What was launched for all elements, kernels with their arguments, and arrays made for it.
+
+    may_be_kept: whether the same may be launched again without a look at what it writes.
+    """
+
+    may_be_kept = True
 
     def __init__(self) -> None:
         self.launches: list[tuple[Any, tuple[Any, ...]]] = []

@@ -46,6 +46,7 @@ class Batch:
         self._stand_before(machine.recorder.current)
         self._noted: Noted | None = None
         self._changed: list[Memory] = []
+        self._outside: dict[int, tuple[Any, Any]] = {}  # what all share: as it was
         self._recorded = self.position()
         # Fast paths take arrays as they are: not while there is one of ours. A recording, which
         # keeps some for its messages, sees to it that no tensor of its own is used outside.
@@ -158,13 +159,14 @@ class Batch:
             self._launch(kernel, args)
         finally:
             self._noted = None
-        remember(self, key, args, shared, noted)
+        if noted.may_be_kept:
+            remember(self, key, args, shared, noted)
 
     def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         outputs = getattr(kernel, "outputs", None)
         most = len(args) if outputs is None else outputs  # it may write all it was given
         lent = outputs is None and self.outer is None
-        batched, mine, written = False, [], []
+        batched, mine, written, outside = False, [], [], []
         for k, arg in enumerate(args):
             if type(arg) is Hidden and (memory := arg.memory).batch is self:
                 mine.append(k)
@@ -172,7 +174,9 @@ class Batch:
                 if k < most and (memory.ours or not lent):
                     written.append(memory)
             elif isinstance(arg, np.ndarray) or type(arg) is DeviceArray:
-                self._look(arg, k < most and not lent)
+                self._look(arg)
+                if k < most and not lent:
+                    outside.append(arg)
             elif type(arg) is list:
                 mine.append(k)
                 for each in arg:
@@ -181,7 +185,11 @@ class Batch:
                         if k < most and (each.memory.ours or not lent):
                             written.append(each.memory)
                     else:
-                        self._look(each, k < most and not lent)
+                        self._look(each)
+                        if k < most and not lent and isinstance(each, np.ndarray):
+                            outside.append(each)
+        if outside:
+            self._keep_outside(outside, batched)
         for memory in written:
             if not memory.ours:
                 self._keep(memory)
@@ -203,7 +211,8 @@ class Batch:
                 self._each(kernel, args, given)
         for copy, array in copies:
             if copy.tobytes() != array.tobytes():
-                raise Apart("writing into what was there before")
+                self._keep_outside([array], batched)
+                array[...] = copy
 
     def pointwise(self, op: Any, args: tuple[Any, ...]) -> Any:
         """What an elementwise ``op`` gives for operands such as have come before, else None."""
@@ -218,15 +227,13 @@ class Batch:
         finally:
             machine.recorder.current = self
 
-    def _look(self, array: Any, written: bool) -> None:
+    def _look(self, array: Any) -> None:
         """Refuse an argument of a launch that is none of ours, where there is a reason to."""
         if type(array) is Hidden:
             if not array.memory.batch.standings:
                 array.refuse("running a kernel on it")
         elif type(array) is DeviceArray:
             raise Apart("an array on a GPU")
-        if written and isinstance(array, np.ndarray):
-            raise Apart("writing into what was there before")
 
     def _lend(self, args: tuple[Any, ...], given: list[Any]) -> list[Any]:
         """Put copies of what was there before in its place, for a kernel that does not say what it
@@ -344,17 +351,33 @@ class Batch:
             machine.launch(copy_kernel, memory.kept, memory.whole)
             self._changed.append(memory)
 
+    def _keep_outside(self, arrays: list[Any], batched: bool) -> None:
+        """Note what all elements share before it is written: once, by what they share too."""
+        if batched:
+            raise Apart("writing into what was there before")
+        if self._noted is not None:
+            self._noted.may_be_kept = False
+        for array in arrays:
+            if self._recorded is None and id(array) not in self._outside:
+                kept = machine.empty(array.shape, array.dtype)
+                machine.launch(copy_kernel, kept, array)
+                self._outside[id(array)] = array, kept
+
     def restore(self) -> None:
-        """Let the arguments be what they were; a recording forgets what it has noted since."""
+        """Let the arguments, and what all share, be what they were; a recording forgets what it has
+        noted since."""
         if self._recorded is not None:
             self.outer.go_back(self._recorded)
             return
         for memory in self._changed:
             machine.launch(copy_kernel, memory.whole, memory.kept)
+        for array, kept in reversed(self._outside.values()):
+            machine.launch(copy_kernel, array, kept)
 
     def forget(self) -> None:
         """Let go of what the arguments were: the batch would live until the collector comes."""
         self._changed.clear()
+        self._outside.clear()
 
     # -- what ops tell ---------------------------------------------------------------------------
 

@@ -198,7 +198,9 @@ def _record(
                     raise Found(slots)
                 known = {id(b.tensor) for b in before}
                 effects = (*found.effects.grads, *found.effects.arrays)
-                _look_for_leaks(made, known | {id(t) for _, t in effects}, places)
+                known |= {id(t) for _, t in effects}
+                known |= {id(t._base) for _, t in effects if t is not None}  # of a gradient's view
+                _look_for_leaks(made, known, places)
                 check_unchanged(places)
                 check_undrawn(generators)
         except BaseException:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import GenericAlias
 from typing import Any
 
-from ..ops.from_data import tensor
+from ..dtypes import float64
+from ..ops.from_data import as_tensor, tensor
 from ..ops.random import multinomial, randint, randperm
 
 __all__ = [
@@ -109,7 +110,7 @@ class WeightedRandomSampler(Sampler):
     ):
         if not isinstance(num_samples, int) or num_samples <= 0:
             raise ValueError(f"num_samples should be a positive integer, got {num_samples}.")
-        self.weights = tensor(list(weights))
+        self.weights = as_tensor(weights, dtype=float64)
         self.num_samples = num_samples
         self.replacement = replacement
         self.generator = generator

@@ -54,6 +54,13 @@ class OpNode(Recorded):
         """What ``save`` kept, in order."""
         return self._unpack()
 
+    def _made_again(self, at: int, values: list[Any]) -> Any:
+        """A result that has been changed, where the op tells how it is made again."""
+        again = getattr(self._op, "again", None)
+        if again is None or grad_mode.enabled or type(values[at]) is not SavedOutput:
+            return None
+        return again(self, *values[:at])
+
     def _run(self, grads: list[Any]) -> Sequence[Any]:
         """The op's backward on gradients of all outputs."""
         result = self._op.backward(self, *self._materialised(grads))
@@ -75,7 +82,9 @@ class Op:
 
     forward gets Tensors with grad mode off and returns a fresh Tensor or a tuple of them; backward
     gets a gradient for each floating output and returns one per argument, trailing Nones left out.
-    It is made of differentiable functions, so every order exists.
+    It is made of differentiable functions, so every order exists. An op whose backward reads its
+    result may have ``again(ctx, *saved)``: the result, from what was saved before it, where it has
+    been changed.
 
     ``class Take(Op, remembers=True)``: one whose forward remembers what it launched. plain_notes:
     what it notes is the same for all calls of a kind, as it is then: functions remember its node.

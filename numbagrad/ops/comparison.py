@@ -308,5 +308,8 @@ OPERATORS: dict[str, Any] = {
     "__and__": bitwise_and,
     "__or__": bitwise_or,
     "__xor__": bitwise_xor,
+    "__rand__": bitwise_and,
+    "__ror__": bitwise_or,
+    "__rxor__": bitwise_xor,
     "__invert__": bitwise_not,
 }

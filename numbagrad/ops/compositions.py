@@ -23,7 +23,7 @@ from .reduce import any as any_
 from .remembered import remembered
 from .search import searchsorted
 from .sort import sort
-from .special import logaddexp
+from .special import both_floating, logaddexp
 
 __all__ = [
     "can_cast",
@@ -193,11 +193,7 @@ def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
     >>> logaddexp2(tensor([3.0]), tensor([3.0])).tolist()
     [4.0]
     """
-    for i, value in enumerate((x, other)):
-        if not as_operand("logaddexp2", value, i)._dtype.is_floating_point:
-            raise DTypeError(
-                f"logaddexp2: not implemented for {value._dtype}. Convert it with .float()."
-            )
+    x, other = both_floating("logaddexp2", x, other)
     return logaddexp(x * _LN2, other * _LN2) * (1 / _LN2)
 
 

@@ -54,6 +54,12 @@ class Normalize(Op, remembers=True):
         return out
 
     @staticmethod
+    def again(ctx: Any, x: Tensor) -> Tensor:
+        """The result."""
+        out: Tensor = Unit.op(x, wrap(ctx.length, x._dtype), ctx.eps)
+        return out
+
+    @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         x, out = ctx.saved_tensors
         if grad_mode.enabled:
@@ -116,6 +122,12 @@ class Cosine(Op, remembers=True):
         ctx.dim, ctx.eps, ctx.lengths = dim, eps, tuple([n._array for n in lengths])
         ctx.save(x, y, out)
         return out
+
+    @staticmethod
+    def again(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        """The result."""
+        n, m = [wrap(length, x._dtype) for length in ctx.lengths]
+        return sum(CosineTerm.op(x, y, n, m, ctx.eps), ctx.dim)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:

@@ -246,7 +246,7 @@ def pow(x: Any, exponent: Any) -> Tensor:
 
 
 _POWERS = {
-    2: f.Square.op, 3: f.Cube.op, 0.5: f.Sqrt.op, -0.5: f.Rsqrt.op, -1: f.Reciprocal.op
+    2: f.Square.op, 3: f.Cube.op, 0.5: f.PowHalf.op, -0.5: f.PowMinusHalf.op, -1: f.PowMinusOne.op
 }  # fmt: skip
 """Powers that cost less than ``Pow``."""
 

@@ -255,7 +255,7 @@ def gathered(name: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
     if slices is not None:
         return Take.apply(x, slices, dim, 1, False, -1, name)
     if not at._array.size:
-        return reshape(narrow(reshape(x, (x._array.size,)), 0, 0, 0), at._array.shape)
+        return reshape(clone(narrow(reshape(x, (x._array.size,)), 0, 0, 0)), at._array.shape)
     out = Gather.apply(_leading(x), dim, at, name)
     return out if index._array.ndim else reshape(out, ())
 

@@ -87,6 +87,13 @@ def _shared_grads(
     return gx, gw_ih, gw_hh, gb_ih, gb_hh
 
 
+class _Forgetting:
+    """A ctx for a forward whose backward is another's."""
+
+    def save(self, *tensors: Any) -> None:
+        """Keep nothing."""
+
+
 # -- a layer in one direction ----------------------------------------------------------------------
 
 
@@ -105,6 +112,11 @@ class Rnn(Op):
         ctx.options = is_relu, form, reverse
         ctx.save(x, h0, w_ih, w_hh, b_ih, b_hh, out)
         return out, last
+
+    @staticmethod
+    def again(ctx: Any, *saved: Any) -> Any:
+        """All h."""
+        return Rnn.forward(_Forgetting(), *saved[:6], *ctx.options)[0]
 
     @staticmethod
     def steps(
@@ -161,6 +173,11 @@ class Lstm(Op):
         ctx.options = form, reverse
         ctx.save(x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, out, wide_out, gates, cells)
         return out, last, last_cell
+
+    @staticmethod
+    def again(ctx: Any, *saved: Any) -> Any:
+        """All h."""
+        return Lstm.forward(_Forgetting(), *saved[:8], *ctx.options)[0]
 
     @staticmethod
     def steps(
@@ -224,6 +241,11 @@ class Gru(Op):
         ctx.options = form, reverse
         ctx.save(x, h0, w_ih, w_hh, b_ih, b_hh, out, gates, held)
         return out, last
+
+    @staticmethod
+    def again(ctx: Any, *saved: Any) -> Any:
+        """All h."""
+        return Gru.forward(_Forgetting(), *saved[:6], *ctx.options)[0]
 
     @staticmethod
     def steps(

@@ -237,12 +237,22 @@ def _floating(name: str, *operands: Any) -> None:
             )
 
 
+def both_floating(name: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Operands of which one is floating, as another is then too."""
+    dtypes = [as_operand(name, v, i)._dtype for i, v in enumerate((x, y))]
+    if not dtypes[0].is_floating_point:
+        _floating(name, y)
+        return x.to(dtypes[1]), y
+    return x, y if dtypes[1].is_floating_point else y.to(dtypes[0])
+
+
 def fmod(x: Tensor, y: Any) -> Tensor:
     """What the division of x by y, rounded towards 0, leaves: it has the sign of x.
 
     y: a tensor or a number. Gradients: g, and ``-g * trunc(x / y)``. Raises DTypeError for bools.
     """
-    if as_operand("fmod", x)._dtype.name == "bool":
+    kinds = [as_operand("fmod", x)._dtype.name, getattr(getattr(y, "_dtype", None), "name", "")]
+    if kinds[0] == "bool" and (kinds[1] == "bool" or isinstance(y, bool)):
         raise DTypeError("fmod: not implemented for bool. Convert it with .int().")
     return Fmod.op.binary(x, y)
 
@@ -254,18 +264,19 @@ def frac(x: Tensor) -> Tensor:
 
 
 def hypot(x: Tensor, y: Tensor) -> Tensor:
-    """sqrt(x * x + y * y) without overflow; floating tensors, broadcast. Gradient 0 at (0, 0)."""
-    _floating("hypot", x, y)
-    return Hypot.op.binary(x, y)
+    """sqrt(x * x + y * y) without overflow; tensors, one of them floating, broadcast.
+
+    Gradient 0 at (0, 0).
+    """
+    return Hypot.op.binary(*both_floating("hypot", x, y))
 
 
 def logaddexp(x: Tensor, y: Tensor) -> Tensor:
-    """log(exp(x) + exp(y)) of floating tensors, broadcast, without overflow.
+    """log(exp(x) + exp(y)) of tensors, one of them floating, broadcast, without overflow.
 
     Gradients: ``g * sigmoid(x - y)`` and ``g * sigmoid(y - x)``.
     """
-    _floating("logaddexp", x, y)
-    return Logaddexp.op.binary(x, y)
+    return Logaddexp.op.binary(*both_floating("logaddexp", x, y))
 
 
 def heaviside(x: Tensor, values: Tensor) -> Tensor:

@@ -274,3 +274,23 @@ def test_errors_of_norms_name_their_function():
 
 def test_modules_of_utils_are_attributes():
     assert utils.fusion.fuse_conv_bn_eval is utils.fuse_conv_bn_eval
+
+
+def test_a_compiled_call_tells_of_a_norm_that_is_not_finite():
+    p = nn.Parameter(ng.ones(2))
+    optimizer = ng.optim.SGD([p], 0.5)
+
+    @ng.compile
+    def step(x):
+        optimizer.zero_grad()
+        (p * x).sum().backward()
+        norm = nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
+        optimizer.step()
+        return norm
+
+    assert step(ng.tensor([3.0, 4.0])).item() == 5.0
+    before = p.detach().clone()
+    with pytest.raises(RuntimeError, match=r"clip_grad_norm_: The total norm of order 2\.0"):
+        step(ng.tensor([1.0, float("nan")]))
+    assert ng.equal(p.detach(), before)
+    assert step(ng.tensor([0.0, 2.0])).item() == 2.0

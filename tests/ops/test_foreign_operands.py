@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
+from numbagrad.errors import DTypeError
 
 
 def test_arrays_as_operands():
@@ -93,3 +94,13 @@ def test_what_another_object_lacks_is_its_own():
         Mine.apply(ng.ones(3))
     with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'nothing'"):
         ng.ones(3).nothing()
+
+
+@pytest.mark.parametrize("operator", ["and", "or", "xor"])
+def test_bits_beside_numbers_that_come_first(operator):
+    f = {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b}[operator]
+    mask, ints = ng.tensor([True, False]), ng.tensor([1, 6])
+    for first, second in ((True, mask), (False, mask), (np.bool_(True), mask), (3, ints)):
+        assert ng.equal(f(first, second), f(second, first))
+    with pytest.raises(DTypeError, match=f"bitwise_{operator}"):
+        f(1, ng.tensor([1.0]))

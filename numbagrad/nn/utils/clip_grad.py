@@ -12,9 +12,11 @@ import numpy as np
 from ...autograd.modes import no_grad
 from ...dtypes import get_default_dtype, promote_types
 from ...kernels.cpu import optim as kernels
-from ...kernels.machine import empty, launch, view
+from ...kernels.machine import check, empty, is_compiling, launch, view
 from ...ops.base import contiguous, new_empty, reshaped, same_device
+from ...ops.comparison import isfinite
 from ...ops.create import zeros
+from ...ops.elementwise import where
 from ...ops.join import cat
 from ...ops.lapack import vector_norm
 from ...tensor import Tensor
@@ -128,12 +130,18 @@ def _total_norm(
             f"{name}: norm_type must be a number, got {norm_type}. The usual one is 2."
         )
     norm = _long_norm(tensors, power) if power > 0 else _norm_of_norms(tensors, power)
-    if error_if_nonfinite and not math.isfinite(norm.item()):
+
+    def fail(_: int) -> None:
         raise RuntimeError(
             f"{name}: The total norm of order {norm_type} for gradients from `parameters` is "
             f"non-finite, so it cannot be clipped. Pass error_if_nonfinite=False to scale by it "
             f"anyway."
         )
+
+    if error_if_nonfinite and is_compiling():  # each call looks
+        check(where(isfinite(norm), -1, 0)._array, fail)
+    elif error_if_nonfinite and not math.isfinite(norm.item()):
+        fail(0)
     return norm
 
 
