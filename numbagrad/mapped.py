@@ -50,7 +50,9 @@ def vmap(
     element draw its own numbers, "same" lets all draw those of the first; which numbers these are
     does not depend on how the function is run. chunk_size: how many elements are computed at once,
     by default all: fewer take less memory, and with 1 the function is run for each element, as it
-    is where it looks at values or writes what differs into what was there before.
+    is where it looks at values or writes what differs into what was there before. What all
+    elements share, such as a counter, is changed once by a function that is run once, and once for
+    each element by one that is run for each.
 
     Raises ValueError where dims do not fit the arguments or results, or sizes differ, and DimError
     for a dim out of range. Errors of ``func`` say at which element they came.

@@ -162,21 +162,21 @@ def rebuild(spec: Any, leaves: list[Any]) -> Any:
     return tuple(values) if kind == "tuple" else kind(*values)
 
 
-def opened(spec: Any, leaves: list[Any]) -> Any:
+def opened(spec: Any, leaves: Iterator[Any], found: list[Any]) -> Any:
     """``spec`` whose tensors that have ``made_of_parts``, which tells a function and its arguments,
-    are calls; the arguments take their places among ``leaves``."""
+    are calls. The leaves, and such arguments in their places, are appended to ``found``."""
     if spec != LEAF:
         kind, parts = spec
         if kind == "dict" or type(kind) is tuple:
-            return kind, tuple([(k, opened(p, leaves)) for k, p in parts])
-        return kind, tuple([opened(p, leaves) for p in parts])
-    leaf = leaves.pop(0)
+            return kind, tuple([(k, opened(p, leaves, found)) for k, p in parts])
+        return kind, tuple([opened(p, leaves, found) for p in parts])
+    leaf = next(leaves)
     told = getattr(leaf, "made_of_parts", None) if isinstance(leaf, Tensor) else None
     if told is None:
-        leaves.append(leaf)
+        found.append(leaf)
         return LEAF
     function, parts = told()
-    leaves += parts
+    found += parts
     return function, (LEAF,) * len(parts)
 
 

@@ -531,3 +531,21 @@ def test_what_all_share_is_as_it_was_before_each_is_run_alone():
     got, runs = runs_of(f, x)
     assert runs == 4 and got.tolist() == [[2.0] * 2] * 3 and count.tolist() == [3.0, 3.0]
     assert part.tolist() == [3.0, 14.0, 14.0, 0.0]
+
+
+@pytest.mark.parametrize("change", [lambda b, a: b.mul_(2), lambda b, a: b.add_(a)])
+def test_what_all_share_keeps_the_history_that_each_run_gives_it(change):
+    def slope(call):
+        a = ng.ones(2, requires_grad=True)
+        buffer = a * 1
+
+        def f(row):
+            change(buffer, a)
+            float(row.sum())
+            return (row * buffer).sum()
+
+        call(f)(ng.ones(3, 2)).sum().backward()
+        return a.grad.tolist()
+
+    one_by_one = lambda f: lambda rows: ng.stack([f(row) for row in rows])  # noqa: E731
+    assert slope(vmap) == slope(one_by_one)

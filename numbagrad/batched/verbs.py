@@ -437,6 +437,11 @@ class Batch:
         if not self.knows(leaf):
             raise Apart("backward to what was there before")
 
+    def rebasing(self, x: Any) -> None:
+        """Refuse to change the history of a tensor from outside, which ``restore`` would leave."""
+        if not self.knows(x._array):
+            raise Apart("changing the history of what was there before")
+
     def outside(self, name: str, way_out: str) -> None:
         """Refuse what changes Python values: it may differ from element to element."""
         raise Apart(name)

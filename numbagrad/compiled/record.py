@@ -64,6 +64,8 @@ class Recorder(Deciding):
         self._extents: dict[tuple[int, int, Any], Memory] = {}  # state by first and last address
         self.decided: dict[Memory, Any] = {}  # by whose values Python decided, and where
         self.later = False  # whether this is recorded to run after the call
+        self.frozen: set[Memory] = set()  # what may not be written any more
+        self.parted: set[int] = set()  # ids of vectors whose parts become gradients
         self.adopted: list[Callable[[], None]] = []  # how to take back state made meanwhile
         self.newborn: dict[int, Before] = {}  # that state, by the id of its array
         self.lasting: set[int] = set()  # ids of arrays that outlive the step
@@ -154,9 +156,18 @@ class Recorder(Deciding):
             self._need_twin(found)
         self.events.append(found)
         for arg in taken[: getattr(kernel, "outputs", len(taken))]:
-            self.written.update(
-                [r.memory for r in (arg if type(arg) is list else [arg]) if isinstance(r, Ref)]
-            )
+            refs = [r for r in (arg if type(arg) is list else [arg]) if isinstance(r, Ref)]
+            self.written.update([r.memory for r in refs])
+            if self.frozen and any([r.memory in self.frozen for r in refs]):
+                raise RecordingError(
+                    f"x[mask][k]: one of the rows that a mask selects cannot be written inside a "
+                    f"compiled function, at {show_location(where)}: the others would not be "
+                    f"written with it. Write into a clone() of it, or into x."
+                )
+
+    def freeze(self, array: Any) -> None:
+        """Refuse to write ``array`` from now on."""
+        self.frozen.add(self.ref(array).memory)
 
     def is_new(self, array: Any) -> bool:
         """Whether ``array`` is memory of this recording that no launch has written yet."""

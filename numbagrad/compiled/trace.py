@@ -198,8 +198,7 @@ def _record(
                     raise Found(slots)
                 known = {id(b.tensor) for b in before}
                 effects = (*found.effects.grads, *found.effects.arrays)
-                known |= {id(t) for _, t in effects}
-                known |= {id(t._base) for _, t in effects if t is not None}  # of a gradient's view
+                known |= {id(t) for _, t in effects} | recorder.parted
                 _look_for_leaks(made, known, places)
                 check_unchanged(places)
                 check_undrawn(generators)
@@ -253,10 +252,13 @@ def _run(
     recorder.check_decided()
     recorder.check_extents()
     _check_containers(spec, given, (args, kwargs))
+    kept: list[Any] = []
     result_leaves: list[Any] = []
-    result_spec = flatten(returned, result_leaves, (*_whole(given), *known_objects))
+    result_spec = flatten(returned, kept, (*_whole(given), *known_objects))
     del returned
-    result_spec = opened(result_spec, result_leaves)  # what a mask selects: ``ops/selected.py``
+    # What a mask selects is returned as a call that takes it: ``ops/selected.py``.
+    result_spec = opened(result_spec, iter(kept), result_leaves)
+    kept.clear()
     recorder.own_constants(COPY, {id(t): t for t in result_leaves if isinstance(t, Tensor)})
     if any([t._edge is not None and not t.is_leaf for t in stand_in.values()]):
         raise RecordingError(
@@ -269,6 +271,7 @@ def _run(
     effects = effects_since(before, recorder)
     effects.argument_needs += _turned(leaves, stand_in)
     put_in_order(before, effects, recorder)
+    recorder.parted = _parted(effects, result_leaves, recorder)
     gradients = frozenset([id(b.grad) for b in before])
     looked_into = [b for b in before if id(b.tensor) in arrays_read - gradients]
     asked = [b for b in before if id(b.tensor) in edges_read - gradients]
@@ -323,6 +326,22 @@ def _run(
         looked_into, asked, bumps, grads, cleared, looked_at, closed_over, none, some,
         read, split, graph.incoming, graph.edges, graph.outgoing, graph.sources,
     )  # fmt: skip
+
+
+def _parted(effects: Effects, results: list[Any], recorder: Recorder) -> set[int]:
+    """The ids of vectors that gradients are parts of, which nobody else sees: the calls' gradients
+    have memory of their own."""
+    grads = [t for _, t in effects.grads if t is not None and traced(t._array)]
+    refs = [recorder.ref(t._array) for t in grads]
+    seen = {recorder.ref(t._array).memory for t in results if isinstance(t, Tensor)}
+    ends: dict[Memory, int] = {}
+    for ref in sorted(refs, key=lambda r: r.offset):
+        reach = sum([(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)])
+        if ref.memory.kind != "made" or ref.offset < ends.get(ref.memory, 0):
+            seen.add(ref.memory)
+        ends[ref.memory] = max(ends.get(ref.memory, 0), ref.offset + reach + 1)
+    pairs = zip(grads, refs, strict=True)
+    return {id(t._base) for t, ref in pairs if t._base is not None and ref.memory not in seen}
 
 
 def _check_containers(spec: Any, given: list[Any], arguments: tuple[Any, ...]) -> None:
@@ -460,6 +479,8 @@ def _holder(tensor: Tensor, places: list[Place]) -> str:
                 return f", in {place.name!r}"
     for holder in dicts_that_hold([tensor]):
         for key, value in holder.items():
+            if value is tensor and key == "_base":
+                return ", for a gradient or another tensor is a view of it: set that to a clone()"
             if value is tensor and isinstance(key, str):
                 return f", as {key!r}"
     return ""

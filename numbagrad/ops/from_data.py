@@ -269,7 +269,7 @@ def asarray(
     """``as_tensor``, or a copy.
 
     copy: True always copies; False raises ValueError where the memory of ``data`` cannot be shared.
-    requires_grad: whether the result asks for a gradient, without the history of ``data``; by
+    requires_grad: whether the result asks for a gradient; False without the history of ``data``; by
     default a tensor keeps its own.
 
     >>> a = np.zeros(2, np.float32); x = asarray(a, copy=False); a[0] = 1; x.tolist()
@@ -278,7 +278,7 @@ def asarray(
     found = as_tensor(data, dtype, device)
     shared = found is data or (hasattr(data, "__cuda_array_interface__") and dtype is None)
     if isinstance(data, np.ndarray) and isinstance(found._array, np.ndarray):
-        shared = np.may_share_memory(found._array, data)
+        shared = not data.size or np.may_share_memory(found._array, data)
     if copy is False and not shared:
         raise ValueError(
             f"asarray: can't alias {type(data).__name__} as it is: this needs a copy, and "
@@ -286,7 +286,7 @@ def asarray(
         )
     if copy and shared:
         found = contiguous(found).clone()
-    if requires_grad is None:
+    if requires_grad is None or (requires_grad and found.requires_grad):
         return found
     return found.detach().requires_grad_(requires_grad)
 

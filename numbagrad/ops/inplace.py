@@ -175,6 +175,8 @@ def _fills(x: Tensor) -> bool:
 
 
 def _rebase(x: Tensor, value: Tensor) -> None:
+    if machine.recording:
+        machine.rebasing(x)
     edge = value._edge
     base = x._base
     retaining = _retaining(x)

@@ -176,11 +176,14 @@ def as_strided_scatter(
 ) -> Tensor:
     """A copy of ``x`` whose ``as_strided`` elements are ``src``; where these meet, the last one.
 
+    storage_offset counts from the start of the memory that ``x`` lies in; by default where it does.
+
     >>> as_strided_scatter(tensor([1, 2, 3, 4]), tensor([8, 9]), (2,), (2,)).tolist()
     [8, 2, 9, 4]
     """
     out = clone(x)
-    return _replaced("as_strided_scatter", out, as_strided(out, size, stride, storage_offset), src)
+    offset = 0 if storage_offset is None else storage_offset - x.storage_offset()
+    return _replaced("as_strided_scatter", out, as_strided(out, size, stride, offset), src)
 
 
 @remembered

@@ -51,7 +51,7 @@ def searchsorted(
         raise ValueError("searchsorted: side and right can't be set to opposites; leave out right.")
     right = right or side == "right"
     if sorter is not None:
-        edges = _sortededges_of(edges, sorter)
+        edges = _sorted_edges(edges, sorter)
     if not isinstance(values, Tensor):
         values = full((), values, edges._dtype, edges._device)
     lead = edges._array.shape[:-1]
@@ -75,7 +75,7 @@ def searchsorted(
     return out.to(dtypes.int32) if out_int32 else out
 
 
-def _sortededges_of(edges: Tensor, sorter: Tensor) -> Tensor:
+def _sorted_edges(edges: Tensor, sorter: Tensor) -> Tensor:
     """``edges`` in the order of ``sorter``."""
     if as_operand("searchsorted", sorter)._dtype is not dtypes.int64:
         raise DTypeError(f"searchsorted: sorter must be a tensor of int64 but got {sorter._dtype}.")

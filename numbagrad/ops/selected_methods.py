@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..errors import ShapeError
 from ..tensor import Tensor
@@ -64,24 +66,34 @@ def _flatten(self: Selected, start_dim: int = 0, end_dim: int = -1) -> Selected:
 def _item_of_rows(self: Selected, key: Any) -> Any:
     """The same part of each row, or of some of them."""
     key = key if isinstance(key, tuple) else (key,)
+    if key and isinstance(key[0], np.integer):
+        key = (int(key[0]), *key[1:])
     if key and _chooses(key[0]):
+        if isinstance(key[0], Tensor) and not builtins.all(map(_is_basic, key[1:])):
+            raise Unsized(self, "such an index")
         found = chosen(self, key[0])
         rest = key[1:] if type(key[0]) is int else (ALL, *key[1:])
         return found[rest] if len(key) > 1 else found
     if not key or isinstance(key[0], Tensor) or key[0] not in (ALL, ...):
         raise Unsized(self, "an index of rows")
-    basic = [k is None or k is ... or isinstance(k, (int, builtins.slice)) for k in key]
     used = builtins.sum([k is not None and k is not ... for k in key])
-    if not builtins.all(basic) or (key[0] is ... and used >= self.rank) or used > self.rank:
+    if (
+        not builtins.all(map(_is_basic, key))
+        or (key[0] is ... and used >= self.rank)
+        or used > self.rank
+    ):
         raise Unsized(self, "such an index")
     return self.view_of(self.whole[key])
+
+
+def _is_basic(key: Any) -> bool:
+    return key is None or key is ... or isinstance(key, (int, builtins.slice))
 
 
 def _chooses(key: Any) -> bool:
     """Whether the first of a key's parts is a row, an index or mask of rows, or a range of them."""
     if isinstance(key, Tensor):
-        mask = key._dtype is dtypes.bool_
-        return key.ndim == 1 and (mask or (key._dtype is dtypes.int64 and type(key) is Tensor))
+        return key.ndim == 1 and key._dtype in (dtypes.bool_, dtypes.int64)
     return type(key) is int or (isinstance(key, builtins.slice) and key != ALL)
 
 

@@ -151,7 +151,7 @@ def _spread(function: Callable, named: dict[str, Any], rows: Selected, dims: Any
 
 def _norm_of_all(function: Callable, named: dict[str, Any], rows: Selected, dims: Any) -> Any:
     """A norm to which zeros add nothing."""
-    p = named["p"]
+    p = 2 if named["p"] is None else named["p"]
     if not isinstance(p, str) and not p >= 0:
         raise Unsized(rows, f"{function.__name__} of order {p} over all rows")
     if p == math.inf:
@@ -204,7 +204,8 @@ def _topk(function: Callable, named: dict[str, Any], rows: Selected, dims: Any) 
 
     held = rows.mask.sum()
     machine.check(where(held >= k, -1, held).reshape((1,))._array, fail)
-    left = _packed(rows, _limit(rows._dtype, bool(named["largest"])))
+    other = _limit(rows._dtype, bool(named["largest"]))
+    left = _packed(rows, math.nan if other == math.inf else other)  # which is above all
     return function(**{key: left if v is rows else v for key, v in named.items()})
 
 
@@ -214,21 +215,27 @@ def _topk(function: Callable, named: dict[str, Any], rows: Selected, dims: Any) 
 def chosen(rows: Selected, key: Any) -> Any:
     """``rows[key]``: a row, some of them by an index or a mask of as many, or a range of them."""
     if type(key) is int:
-        return reshape(_at(rows, arange(key, key + 1, device=rows._device)), rows.shape[1:])
+        rows.shared = True
+        row = reshape(_at(rows, arange(key, key + 1, device=rows._device)), rows.shape[1:])
+        machine.recorder.current.freeze(row._array)  # eagerly a view, of rows that are not here
+        return row
+    if type(key) is Selected and key._dtype is not dtypes.bool_:  # the order of other rows
+        index = _kept(key.whole, key.mask, 0)
+        return key.beside(gated(_at(rows, index, key.mask), key.mask))
     if isinstance(key, builtins.slice):
         return _range(rows, key)
     if key._dtype is not dtypes.bool_:
         return _at(rows, key)
     more = _lined_up("index", rows, key) if type(key) is Selected else spread("index", key, rows)
-    mask = rows.mask & more
-    return Selected.of(rows.whole, mask, (mask, mask._version, 1))
+    return _of_these(rows, rows.mask & more)
 
 
-def _at(rows: Selected, index: Tensor) -> Tensor:
-    """The rows at places among them."""
+def _at(rows: Selected, index: Tensor, asked: Tensor | None = None) -> Tensor:
+    """The rows at places among them; asked: a mask of the places that count."""
     count = rows.mask.sum()
     index = where(index < 0, index + count, index)
-    wrong = reduce.any((index < 0) | (index >= count))
+    wrong = (index < 0) | (index >= count)
+    wrong = reduce.any(wrong if asked is None else wrong & asked)
 
     def fail(_: int) -> None:
         raise IndexError("index: an index is out of bounds for the rows that a mask selects.")
@@ -251,7 +258,15 @@ def _range(rows: Selected, key: builtins.slice) -> Selected:
         mask = mask & (place < _bound(key.stop, count))
     if step > 1:
         mask = mask & eq((place - begin) % step, 0)
-    return Selected.of(rows.whole, mask, (mask, mask._version, 1))
+    rows.shared = True
+    found = _of_these(rows, mask)
+    found.shared = True
+    return found
+
+
+def _of_these(rows: Selected, mask: Tensor) -> Selected:
+    """Some of the selected rows; those that are left out reach no more."""
+    return Selected.of(gated(rows.whole, mask), mask, (mask, mask._version, 1))
 
 
 def _bound(at: int, count: Tensor) -> Any:
@@ -304,8 +319,11 @@ class Turned(Tensor):
 
     def made_of_parts(self) -> tuple[Callable[..., Tensor], tuple[Tensor, Tensor]]:
         """How calls make what a compiled function returns of it."""
-        taken, parts = self.rows.made_of_parts()
-        return lambda whole, mask: taken(whole, mask).T, parts
+        return _turned, self.rows.made_of_parts()[1]
+
+
+def _turned(whole: Tensor, mask: Tensor) -> Tensor:
+    return whole[mask].T
 
 
 def _multiplied(function: Callable, *args: Any, **options: Any) -> Any:

@@ -98,7 +98,8 @@ def _lined_up(name: str, rows: Selected, other: Selected) -> Tensor:
     def fail(_: int) -> None:
         raise ShapeError(
             f"{name}: two masks select different elements, and a compiled function takes the "
-            f"elements of one beside those of another only where they are the same."
+            f"elements of one beside those of another only where they are the same. Rows that are "
+            f"sorted, or some of those that a mask selects, stand in other places than these."
         )
 
     differs = reduce.any(rows.mask.logical_xor(other.mask))

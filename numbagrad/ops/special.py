@@ -239,6 +239,9 @@ def _floating(name: str, *operands: Any) -> None:
 
 def both_floating(name: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Operands of which one is floating, as another is then too."""
+    if isinstance(x, Tensor) and isinstance(y, Tensor) and x._dtype is y._dtype:
+        if x._dtype.is_floating_point:
+            return x, y
     dtypes = [as_operand(name, v, i)._dtype for i, v in enumerate((x, y))]
     if not dtypes[0].is_floating_point:
         _floating(name, y)

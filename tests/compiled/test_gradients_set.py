@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.errors import RecordingError
 
 
 def test_gradients_are_parts_of_one_vector():
@@ -31,3 +34,32 @@ def test_gradients_are_parts_of_one_vector():
             p.grad.mul_(2)
             q.grad.mul_(2)
     assert compiled.cache_info().recordings <= 2
+
+
+def to_a_part_of_a_result(p, x):
+    flat = x * 2
+    p.grad = flat[:2]
+    return flat
+
+
+def to_a_part_of_an_argument(p, x):
+    p.grad = x[:2]
+    return x.sum()
+
+
+def to_parts_that_meet(p, x):
+    flat = x * 2
+    p.grad, SECOND.grad = flat[:2], flat[1:3]
+
+
+SECOND = nn.Parameter(ng.ones(2))
+
+
+@pytest.mark.parametrize(
+    "function", [to_a_part_of_a_result, to_a_part_of_an_argument, to_parts_that_meet]
+)
+def test_parts_that_others_share_are_refused(function):
+    p, x = nn.Parameter(ng.ones(2)), ng.ones(4)
+    with pytest.raises(RecordingError, match=r"is a view of it: set that to a clone\(\)"):
+        ng.compile(lambda x: function(p, x))(x)
+    assert p.grad is None and SECOND.grad is None

@@ -68,6 +68,12 @@ ROWS = {
     "another mask": lambda x, y, m, k: (
         x[m][x[m][:, 0] > 0].sum(0) + (y[m][(x[m] > -9).all(1)] * 2).sum()
     ),
+    "logs of some": lambda x, y, m, k: (
+        (z := x[m])[z[:, 0] > 0][:, 0].log().sum() + (1 / y[m][:1].exp().sub(1)).sum()
+    ),
+    "by an order": lambda x, y, m, k: (
+        (z := x[m])[z[:, 1].argsort()].cumsum(0).cumsum(0)[:, 2].sum() + y[m][1:][:1].sum()
+    ),
     "joined": lambda x, y, m, k: ng.cat([x[m], y[~m], x[:2]]).exp().sum(0),
     "side by side": lambda x, y, m, k: ng.cat([x[m], y[m] * 2], 1).softmax(1)[:, :2].sum(0),
     "stacked": lambda x, y, m, k: ng.stack([x[m], y[m]], 1).softmax(1).mean((0, 2)),
@@ -148,6 +154,18 @@ def test_the_best_that_there_are_are_asked_of_each_call():
         compiled(x, m)
 
 
+def test_the_least_stay_before_nan():
+    x, m = ng.tensor([np.nan, 1.0, 2.0, 3.0]), ng.tensor([True, False, True, True])
+    function = lambda x, m: parts(*x[m].topk(3, largest=False))  # noqa: E731
+    np.testing.assert_array_equal(ng.compile(function)(x, m).numpy(), function(x, m).numpy())
+
+
+def test_a_row_may_be_copied_and_written():
+    function = lambda x, m: x[m][0].clone().mul_(2) + x[m][np.int64(1)] + x[m].norm(None)  # noqa: E731
+    x, m = ng.arange(6.0).reshape(3, 2), ng.tensor([True, False, True])
+    assert ng.allclose(ng.compile(function)(x, m), function(x, m))
+
+
 def test_numbers_that_are_not_finite_stay_theirs():
     x = ng.tensor([[np.nan, 1.0], [-np.inf, np.inf], [3.0, -np.inf], [np.nan, np.nan]])
     function = lambda x, m: parts(  # noqa: E731
@@ -203,6 +221,18 @@ def test_a_gradient_goes_through_what_is_returned():
 
 # -- what is not possible --------------------------------------------------------------------------
 
+
+def changed(rows, key):
+    rows[key].mul_(2)
+    return rows.sum()
+
+
+def beside(rows):
+    first = rows[0]
+    rows.add_(1)
+    return first
+
+
 REFUSED = {
     "from behind": (lambda x, m: x[m][::-1], "an index of rows"),
     "negative step": (lambda x, m: x[m][ng.tensor([[0]])], "an index of rows"),
@@ -215,6 +245,11 @@ REFUSED = {
     "turned with others": (lambda x, m: x[m].T @ x[: m.shape[0] - 1], "does not fit"),
     "another half": (lambda x, m: x[m].T @ x[~m], "two masks select different"),
     "a row that is not there": (lambda x, m: x[m][2], "out of bounds"),
+    "a range written": (lambda x, m: changed(x[m], slice(1, None)), "mul_ beside a view"),
+    "a row written": (lambda x, m: changed(x[m], 0), r"one of the rows .* cannot be written"),
+    "a part of a row written": (lambda x, m: changed(x[m][0], slice(1, None)), "cannot be written"),
+    "rows written beside a row": (lambda x, m: beside(x[m]), "add_ beside a view"),
+    "two indices": (lambda x, m: x[m][ng.tensor([0, 1]), ng.tensor([0, 1])], "such an index"),
     "an index beyond": (lambda x, m: x[m][ng.tensor([0, 2])], "out of bounds"),
 }
 

@@ -186,3 +186,27 @@ def test_pythons_float_as_a_dtype_is_float64():
     assert ng.ones(2, dtype=float).dtype is ng.float64
     assert ng.ones(2).to(float).dtype is ng.float64
     assert ng.tensor([1.0]).dtype is ng.float32
+
+
+def test_asarray_shares_copies_and_asks_for_gradients():
+    a = np.zeros(3, np.float32)
+    x = ng.asarray(a, copy=False)
+    a[0] = 1
+    assert x.tolist() == [1.0, 0.0, 0.0]
+    assert ng.asarray(np.zeros(0), copy=False).shape == (0,)
+    assert ng.asarray(x) is x and ng.asarray(x, copy=True) is not x
+    for data, options in (([1.0], {}), (a, {"dtype": ng.float64})):
+        with pytest.raises(ValueError, match="asarray: can't alias"):
+            ng.asarray(data, copy=False, **options)
+    leaf = ng.ones(2, requires_grad=True)
+    y = leaf * 3
+    assert ng.asarray(y) is y and ng.asarray(y, requires_grad=True) is y
+    apart = ng.asarray(y, requires_grad=False)
+    assert not apart.requires_grad and apart.data_ptr() == y.data_ptr()
+    assert ng.asarray([1.0], requires_grad=True).is_leaf
+
+
+def test_as_strided_scatter_counts_from_the_start_of_the_memory():
+    x = ng.arange(12.0).reshape(3, 4)[1:]
+    out = ng.as_strided_scatter(x, ng.tensor([-1.0, -2.0]), (2,), (2,), 4)
+    assert out[0].tolist() == [-1.0, 5.0, -2.0, 7.0] and x[0, 0].item() == 4.0
