@@ -148,6 +148,9 @@ class Watcher:
         """Never: all that runs has values."""
         return False
 
+    def freeze(self, array: Any) -> None:
+        """Nothing: rows that a mask selects are views of their own."""
+
     def settled(self, array: Any) -> None:
         """Nothing: all that runs has values."""
 

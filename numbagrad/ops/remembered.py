@@ -96,7 +96,7 @@ class _Watcher:
     reading = deciding = unknown = depends = outside = undo = bind = warns = _cannot
     carrying = reading_options = setting = afterwards = is_new = unchanged = _cannot
     set_data = set_sizes = counts_from_start = adopt = accumulating = gradients = late = _cannot
-    settled = _cannot
+    settled = freeze = _cannot
 
 
 class Memory:
