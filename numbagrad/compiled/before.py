@@ -13,7 +13,7 @@ from ..errors import RecordingError
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import Counter
 from ..tensor import Tensor
-from .traced import Launch, Memory, place_of, refs_of, root_of
+from .traced import Launch, Memory, place_of, refs_of, root_of, traced
 
 if TYPE_CHECKING:
     from .record import Recorder
@@ -163,3 +163,19 @@ def note_covering(found: dict[int, DeviceArray], array: Any) -> None:
         return
     if array.nbytes == array.memory.asked:
         found.setdefault(id(array.memory), array)
+
+
+def bases_of_parts(effects: Effects, results: list[Any], recorder: Recorder) -> set[int]:
+    """The ids of vectors that gradients are parts of, which nobody else sees: the calls' gradients
+    have memory of their own."""
+    grads = [t for _, t in effects.grads if t is not None and traced(t._array)]
+    refs = [recorder.ref(t._array) for t in grads]
+    seen = {recorder.ref(t._array).memory for t in results if isinstance(t, Tensor)}
+    ends: dict[Memory, int] = {}
+    for ref in sorted(refs, key=lambda r: r.offset):
+        reach = sum([(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)])
+        if ref.memory.kind != "made" or ref.offset < ends.get(ref.memory, 0):
+            seen.add(ref.memory)
+        ends[ref.memory] = max(ends.get(ref.memory, 0), ref.offset + reach + 1)
+    pairs = zip(grads, refs, strict=True)
+    return {id(t._base) for t, ref in pairs if t._base is not None and ref.memory not in seen}

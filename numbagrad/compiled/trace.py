@@ -27,6 +27,7 @@ from .asked import Asked
 from .before import (
     Before,
     Effects,
+    bases_of_parts,
     effects_since,
     note_covering,
     put_in_order,
@@ -271,7 +272,7 @@ def _run(
     effects = effects_since(before, recorder)
     effects.argument_needs += _turned(leaves, stand_in)
     put_in_order(before, effects, recorder)
-    recorder.parted = _parted(effects, result_leaves, recorder)
+    recorder.parted = bases_of_parts(effects, result_leaves, recorder)
     gradients = frozenset([id(b.grad) for b in before])
     looked_into = [b for b in before if id(b.tensor) in arrays_read - gradients]
     asked = [b for b in before if id(b.tensor) in edges_read - gradients]
@@ -326,22 +327,6 @@ def _run(
         looked_into, asked, bumps, grads, cleared, looked_at, closed_over, none, some,
         read, split, graph.incoming, graph.edges, graph.outgoing, graph.sources,
     )  # fmt: skip
-
-
-def _parted(effects: Effects, results: list[Any], recorder: Recorder) -> set[int]:
-    """The ids of vectors that gradients are parts of, which nobody else sees: the calls' gradients
-    have memory of their own."""
-    grads = [t for _, t in effects.grads if t is not None and traced(t._array)]
-    refs = [recorder.ref(t._array) for t in grads]
-    seen = {recorder.ref(t._array).memory for t in results if isinstance(t, Tensor)}
-    ends: dict[Memory, int] = {}
-    for ref in sorted(refs, key=lambda r: r.offset):
-        reach = sum([(n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)])
-        if ref.memory.kind != "made" or ref.offset < ends.get(ref.memory, 0):
-            seen.add(ref.memory)
-        ends[ref.memory] = max(ends.get(ref.memory, 0), ref.offset + reach + 1)
-    pairs = zip(grads, refs, strict=True)
-    return {id(t._base) for t, ref in pairs if t._base is not None and ref.memory not in seen}
 
 
 def _check_containers(spec: Any, given: list[Any], arguments: tuple[Any, ...]) -> None:

@@ -5,7 +5,8 @@ rows stay where they are, among those that are not selected, and what is done wi
 all: what works element by element or row by row does not mind, and sums, means, losses and writes
 leave the others out. Functions need not know of it: they raise ``Unsized`` where they look at the
 shape, and what stands before them (``wrapper.py``) asks for the rule of that function. The rules
-are in ``selected_rules.py``, methods in ``selected_methods.py``. Start reading at ``Selected``.
+are in ``selected_rules.py``, of all rows at once in ``selected_over_all.py``, of losses in
+``selected_losses.py``, methods in ``selected_methods.py``. Start reading at ``Selected``.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from .join import cat, stack
 from .part import narrow
 from .selected import RULES, Selected, Unsized
 from .selected_methods import cast_rows
-from .selected_rules import _kept, _lined_up, _named, gated, spread
+from .selected_rules import by_name, gated, kept, lined_up, spread
 from .view import expand, reshape
 
 __all__: list[str] = []  # nothing that users call
@@ -54,7 +54,7 @@ def _index(name: str, rows: Selected, k: Selected) -> Tensor:
     """Selected places as an index of as many rows as the mask has, 0 where it does not hold."""
     if k._dtype.is_floating_point or k._dtype is dtypes.bool_ or k.rank != 1:
         raise Unsized(k, f"{name} at other than a vector of ints")
-    return gated(_lined_up(name, rows, k), rows.mask)
+    return gated(lined_up(name, rows, k), rows.mask)
 
 
 def taken(x: Tensor, key: Any) -> Selected:
@@ -96,16 +96,16 @@ def put(x: Tensor, key: Any, value: Any) -> None:
 
 def _beside(name: str, rows: Selected, value: Tensor) -> Tensor:
     """Rows beside selected places, which may be those that are selected alone."""
-    return _lined_up(name, rows, value) if type(value) is Selected else spread(name, value, rows)
+    return lined_up(name, rows, value) if type(value) is Selected else spread(name, value, rows)
 
 
 def _added(function: Callable, *args: Any, **options: Any) -> Any:
     """``index_add`` at selected places."""
-    x, dim, index, source, *more = (named := _named(function, args, options)).values()
+    x, dim, index, source, *more = (named := by_name(function, args, options)).values()
     first = next(v for v in named.values() if type(v) is Selected)
     if type(x) is Selected or type(index) is not Selected or dim % x._array.ndim:
         raise Unsized(first, f"{function.__name__} other than at selected rows")
-    rows = _kept(_beside(function.__name__, index, source), index.mask, 0)
+    rows = kept(_beside(function.__name__, index, source), index.mask, 0)
     return function(x, dim, _index(function.__name__, index, index), rows, alpha=more[0])
 
 
@@ -116,7 +116,7 @@ def _added_in_place(function: Callable, x: Tensor, *args: Any, **options: Any) -
 
 def _picked(function: Callable, *args: Any, **options: Any) -> Any:
     """``index_select`` of selected places, or of columns of selected rows."""
-    x, dim, index = (named := _named(function, args, options)).values()
+    x, dim, index = (named := by_name(function, args, options)).values()
     if type(x) is Selected and type(index) is not Selected and dim % x.rank:
         return x.beside(function(x.whole, dim, index))
     if type(x) is Selected or dim % x._array.ndim:

@@ -22,7 +22,6 @@ from . import reduce
 from .base import normalize_dims
 from .elementwise import cast, where
 from .masks import masked_scatter
-from .reduction import reduction_of
 from .remembered import plainly
 from .selected import RULES, Selected, Unsized
 from .view import expand, reshape
@@ -35,7 +34,7 @@ def beside_rows(mask: Tensor, whole: Tensor) -> Tensor:
     return reshape(mask, (*mask._array.shape, *[1] * (whole._array.ndim - 1)))
 
 
-def _kept(whole: Tensor, mask: Tensor, other: Any) -> Tensor:
+def kept(whole: Tensor, mask: Tensor, other: Any) -> Tensor:
     """``whole`` where ``mask`` (n) holds, else a number."""
     kind = whole._dtype
     number = bool(other) if kind is dtypes.bool_ else other
@@ -47,13 +46,13 @@ def _kept(whole: Tensor, mask: Tensor, other: Any) -> Tensor:
 def gated(whole: Tensor, mask: Tensor) -> Tensor:
     """``whole`` where ``mask`` (n) holds; no gradient passes where it does not. Numbers there are
     such as have a logarithm and a root, whole ones name a class and a row."""
-    return _kept(whole, mask, 1 if whole._dtype.is_floating_point else 0)
+    return kept(whole, mask, 1 if whole._dtype.is_floating_point else 0)
 
 
 # -- operands beside selected rows -----------------------------------------------------------------
 
 
-def _first(args: Any) -> Selected:
+def first_of(args: Any) -> Selected:
     return next(a for a in args if type(a) is Selected)
 
 
@@ -67,7 +66,7 @@ def as_whole(name: str, rows: Selected, x: Any) -> Any:
                 f"{name}: of what masks select {x.rank} and {rows.rank} dimensions do not "
                 f"broadcast. Use unsqueeze(1) for a column of one number for each row."
             )
-        return _lined_up(name, rows, x)
+        return lined_up(name, rows, x)
     shape = x._array.shape
     if len(shape) > rows.rank:
         raise Unsized(rows, f"{name} with a tensor of shape {list(shape)}")
@@ -83,7 +82,7 @@ def as_whole(name: str, rows: Selected, x: Any) -> Any:
     return gated(expand(x, tuple(sizes)), rows.mask)
 
 
-def _lined_up(name: str, rows: Selected, other: Selected) -> Tensor:
+def lined_up(name: str, rows: Selected, other: Selected) -> Tensor:
     """The whole of ``other``, whose mask has to be that of ``rows``: else a call raises."""
     one, two = rows.key, other.key
     if one[0] is two[0] and one[1:] == two[1:] and one[0]._version == one[1]:
@@ -132,11 +131,11 @@ def spread(name: str, x: Tensor, rows: Selected) -> Tensor:
 
 def pointwise(op: Any, args: tuple) -> Selected:
     """An elementwise op of selected rows and what broadcasts to each."""
-    rows = _widest(args)
+    rows = widest_of(args)
     return rows.beside(op(*[as_whole(op.name, rows, a) for a in args]))
 
 
-def _widest(args: tuple) -> Selected:
+def widest_of(args: tuple) -> Selected:
     """The rows among ``args`` whose whole has most elements: others broadcast to them."""
     found = [a for a in args if type(a) is Selected]
     return max(found, key=lambda rows: rows.whole._array.size)
@@ -150,19 +149,19 @@ def _signature(function: Callable) -> inspect.Signature:
     return inspect.signature(plainly(function))
 
 
-def _named(function: Callable, args: tuple, options: dict[str, Any]) -> dict[str, Any]:
+def by_name(function: Callable, args: tuple, options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by name, defaults included."""
     bound = _signature(function).bind(*args, **options)
     bound.apply_defaults()
     return dict(bound.arguments)
 
 
-def _given(named: dict[str, Any]) -> dict[str, Any]:
+def keywords_of(named: dict[str, Any]) -> dict[str, Any]:
     """Keywords for a call with ``named`` arguments."""
     return {k: v for k, v in named.items() if k != "names"} | named.get("names", {})
 
 
-def _over(function: Callable, named: dict[str, Any], rows: Selected) -> tuple[int, ...] | None:
+def dims_of(function: Callable, named: dict[str, Any], rows: Selected) -> tuple[int, ...] | None:
     """The dims over which a function goes, None for all."""
     dim = named.get("names", {}).get("axis", named.get("dim"))
     if dim is None or dim == () or type(dim) is bool:
@@ -172,13 +171,13 @@ def _over(function: Callable, named: dict[str, Any], rows: Selected) -> tuple[in
 
 def _by_rows(function: Callable, *args: Any, **options: Any) -> Any:
     """A function that goes along dims within each row."""
-    named = _named(function, args, options)
-    rows = _first(named.values())
+    named = by_name(function, args, options)
+    rows = first_of(named.values())
     if isinstance(named.get("dim"), Tensor):  # an operand: ``max`` of two
-        return _rows_of(function, named, rows)
-    dims = _over(function, named, rows)
+        return rows_of(function, named, rows)
+    dims = dims_of(function, named, rows)
     if dims is not None and 0 not in dims:
-        return _rows_of(function, named, rows)
+        return rows_of(function, named, rows)
     rule = OVER_ALL.get(function.__name__)
     if rule is None:
         raise Unsized(rows, f"{function.__name__} over all rows")
@@ -190,10 +189,10 @@ OVER_ALL: dict[str, Callable[..., Any]] = {}
 by name, the rows among them, and the dims, None for all. ``selected_over_all`` fills it."""
 
 
-def _rows_of(function: Callable, named: dict[str, Any], rows: Selected) -> Any:
+def rows_of(function: Callable, named: dict[str, Any], rows: Selected) -> Any:
     """What a function gives for all rows."""
     name = function.__name__
-    found = function(**{k: as_whole(name, rows, v) for k, v in _given(named).items()})
+    found = function(**{k: as_whole(name, rows, v) for k, v in keywords_of(named).items()})
     if isinstance(found, tuple):
         return type(found)(*[rows.beside(each) for each in found])
     return rows.beside(found)
@@ -202,87 +201,38 @@ def _rows_of(function: Callable, named: dict[str, Any], rows: Selected) -> Any:
 def _folded(function: Callable, *args: Any, **options: Any) -> Any:
     """A sum, a product, any or all: of all rows, or within each."""
     neutral = {"sum": 0, "nansum": 0, "count_nonzero": 0, "any": 0, "prod": 1, "all": 1}
-    named = _named(function, args, options)
-    rows = _first(named.values())
-    dims = _over(function, named, rows)
+    named = by_name(function, args, options)
+    rows = first_of(named.values())
+    dims = dims_of(function, named, rows)
     if dims is not None and 0 not in dims:
-        return _rows_of(function, named, rows)
-    left = _kept(rows.whole, rows.mask, neutral[function.__name__])
-    given = {k: left if v is rows else v for k, v in _given(named).items()}
+        return rows_of(function, named, rows)
+    left = kept(rows.whole, rows.mask, neutral[function.__name__])
+    given = {k: left if v is rows else v for k, v in keywords_of(named).items()}
     return function(**given)
 
 
 def _mean(function: Callable, *args: Any, **options: Any) -> Any:
     """The mean of all rows, or within each."""
-    named = _named(function, args, options)
-    rows = _first(named.values())
-    dims = _over(function, named, rows)
+    named = by_name(function, args, options)
+    rows = first_of(named.values())
+    dims = dims_of(function, named, rows)
     kind = named["dtype"]
     if dims is not None and 0 not in dims:
-        return _rows_of(function, named, rows)
+        return rows_of(function, named, rows)
     whole = rows.whole if kind is None else cast(rows.whole, dtypes.to_dtype(kind))
     if not whole._dtype.is_floating_point:
         return function(whole)  # which says so
     sizes = whole._array.shape
     times = math.prod([n for d, n in enumerate(sizes) if d and (dims is None or d in dims)])
     wide = dtypes.float32 if whole._dtype.itemsize == 2 else whole._dtype  # a sum may be too large
-    left = cast(_kept(whole, rows.mask, 0), wide)
+    left = cast(kept(whole, rows.mask, 0), wide)
     total = reduce.sum(left, dims, named["names"].get("keepdims", named["keepdim"]))
     return cast(total / (rows.mask.sum() * times), whole._dtype)
 
 
-def _loss(function: Callable, *args: Any, **options: Any) -> Any:
-    """A loss that is one number for each element or row, then their mean or sum."""
-    named = _named(function, args, options)
-    rows = _widest(tuple(named.values()))
-    flags = named.pop("size_average", None), named.pop("reduce", None)
-    reduction = named.pop("reduction")
-    batch = function.__name__ == "kl_div" and reduction == "batchmean"
-    if not batch:
-        reduction = reduction_of(function.__name__, reduction, *flags)
-    if named.get("weight") is not None and function.__name__ in _WEIGHED and reduction == "mean":
-        raise Unsized(rows, f"{function.__name__} with weight and a mean")
-    if function.__name__ == "binary_cross_entropy":  # which looks at them
-        named |= {k: v.beside(gated(v.whole, v.mask)) for k, v in _selections(named).items()}
-    losses = _rows_of(function, {**named, "reduction": "none"}, rows)
-    if batch:
-        return reduce.sum(losses) / rows.mask.sum()
-    if reduction == "none":
-        return losses
-    return reduce.mean(losses) if reduction == "mean" else reduce.sum(losses)
-
-
-def _selections(named: dict[str, Any]) -> dict[str, Selected]:
-    return {k: v for k, v in named.items() if type(v) is Selected}
-
-
-_WEIGHED = frozenset(("mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss"))
-"""Losses whose mean with weights divides by their sum."""
-
-
-def _class_loss(function: Callable, *args: Any, **options: Any) -> Any:
-    """Cross entropy and likelihood: what is not selected is ignored."""
-    named = _named(function, args, options)
-    if named["target"]._dtype.is_floating_point:
-        return _loss(function, **named)
-    rows, name = _first((named["input"], named["target"])), function.__name__
-    for operand in ("input", "target"):
-        x = named[operand]
-        if type(x) is not Selected and not x._array.ndim:
-            raise Unsized(rows, f"{name} with an {operand} of no dimensions")
-        lined = _lined_up(name, rows, x) if type(x) is Selected else spread(name, x, rows)
-        named[operand] = lined
-    if named["input"]._array.ndim < 2:
-        raise Unsized(rows, f"{name} of one row")
-    classes = cast(named["target"], dtypes.int64)
-    named["target"] = _kept(classes, rows.mask, int(named["ignore_index"]))
-    found = function(**named)
-    return rows.beside(found) if found._array.ndim else found
-
-
-def _product(function: Callable, *args: Any, **options: Any) -> Any:
+def product_of_rows(function: Callable, *args: Any, **options: Any) -> Any:
     """``linear`` and products of rows with a matrix, whose gradient adds up those of all rows."""
-    named = _named(function, args, options)
+    named = by_name(function, args, options)
     rows, *shared = named.values()
     other = [s for s in shared if type(s) is Selected]
     if type(rows) is not Selected or other or rows.rank < 2 or shared[0]._array.ndim != 2:
@@ -292,18 +242,18 @@ def _product(function: Callable, *args: Any, **options: Any) -> Any:
 
 def _norm(function: Callable, *args: Any, **options: Any) -> Any:
     """A norm within each row, whose weights all rows share."""
-    rows, shape, *shared = _named(function, args, options).values()
+    rows, shape, *shared = by_name(function, args, options).values()
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if type(rows) is not Selected or len(sizes) >= rows.rank:
-        raise Unsized(_first(args), f"{function.__name__} over all rows")
+        raise Unsized(first_of(args), f"{function.__name__} over all rows")
     return _sharing(function, rows, [shape, *shared])
 
 
 def _slope(function: Callable, *args: Any, **options: Any) -> Any:
     """``prelu``, whose slopes all rows share."""
-    rows, *shared = _named(function, args, options).values()
+    rows, *shared = by_name(function, args, options).values()
     if type(rows) is not Selected:
-        raise Unsized(_first(shared), f"{function.__name__} with such slopes")
+        raise Unsized(first_of(shared), f"{function.__name__} with such slopes")
     return _sharing(function, rows, shared)
 
 
@@ -315,24 +265,24 @@ def _sharing(function: Callable, rows: Selected, shared: list[Any]) -> Selected:
 
 def _embedding(function: Callable, *args: Any, **options: Any) -> Any:
     """Rows of a table at selected places."""
-    named = _named(function, args, options)
+    named = by_name(function, args, options)
     rows = named["input"]
     if type(rows) is not Selected:
-        raise Unsized(_first(named.values()), "embedding in a table")
+        raise Unsized(first_of(named.values()), "embedding in a table")
     if named["max_norm"] is not None or named["scale_grad_by_freq"]:
         raise Unsized(rows, "embedding with max_norm or scale_grad_by_freq")
-    named["input"] = _kept(rows.whole, rows.mask, 0)
+    named["input"] = kept(rows.whole, rows.mask, 0)
     return rows.beside(gated(function(**named), rows.mask))
 
 
 def _gather(function: Callable, *args: Any, **options: Any) -> Any:
     """Numbers of each row, by an index that has a row for each."""
-    named = _named(function, args, options)
+    named = by_name(function, args, options)
     index, rows = named["index"], next(iter(named.values()))
     if type(rows) is not Selected:
-        raise Unsized(_first(named.values()), "gather from other rows")
+        raise Unsized(first_of(named.values()), "gather from other rows")
     if type(index) is Selected:
-        named["index"] = index.beside(_kept(index.whole, index.mask, 0))
+        named["index"] = index.beside(kept(index.whole, index.mask, 0))
     elif index._array.ndim == rows.rank and index._array.shape[0] == 1:
         raise Unsized(rows, "gather by an index of one row")
     return _by_rows(function, **named)
@@ -340,8 +290,8 @@ def _gather(function: Callable, *args: Any, **options: Any) -> Any:
 
 def _flip(function: Callable, *args: Any, **options: Any) -> Any:
     """Each row turned round."""
-    named = _named(function, args, options)
-    rows, dims = _first(named.values()), named["dims"]
+    named = by_name(function, args, options)
+    rows, dims = first_of(named.values()), named["dims"]
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if 0 in normalize_dims("flip", tuple(dims), rows.rank):
         raise Unsized(rows, "flip over all rows")
@@ -350,53 +300,18 @@ def _flip(function: Callable, *args: Any, **options: Any) -> Any:
 
 def _one_hot(function: Callable, *args: Any, **options: Any) -> Any:
     """A row of zeros and a 1 for each selected class."""
-    named = _named(function, args, options)
-    rows = _first(named.values())
-    return rows.beside(function(_kept(rows.whole, rows.mask, 0), named["num_classes"]))
-
-
-def _is_for_rows(key: str, x: Tensor, rows: Selected) -> bool:
-    """Whether an operand of a loss has a row, of a target a number, for each of ``rows``."""
-    if type(x) is Selected:
-        return x.rank == rows.rank - (key == "target")
-    shape = x._array.shape
-    return len(shape) == rows.rank - (key == "target") and shape[0] != 1
-
-
-def _row_loss(function: Callable, *args: Any, **options: Any) -> Any:
-    """A loss that is one number for each row, of operands of any rank, then their mean or sum."""
-    named = _named(function, args, options)
-    rows, name = _widest(tuple(named.values())), function.__name__
-    tensors = {k: v for k, v in named.items() if isinstance(v, Tensor)}
-    if rows.rank < 2 or not all(_is_for_rows(k, v, rows) for k, v in tensors.items()):
-        raise Unsized(rows, f"{name} of operands of such shapes")
-    reduction = reduction_of(
-        name, named.pop("reduction"), named.pop("size_average"), named.pop("reduce")
-    )
-    for key, x in tensors.items():
-        lined = _lined_up(name, rows, x) if type(x) is Selected else spread(name, x, rows)
-        named[key] = gated(lined, rows.mask)
-    losses = rows.beside(gated(function(**named, reduction="none"), rows.mask))
-    if reduction == "none":
-        return losses
-    return reduce.mean(losses) if reduction == "mean" else reduce.sum(losses)
+    named = by_name(function, args, options)
+    rows = first_of(named.values())
+    return rows.beside(function(kept(rows.whole, rows.mask, 0), named["num_classes"]))
 
 
 _ROW_BY_ROW = """
     glu softmax log_softmax softmin logsumexp amax amin argmax argmin max min var std norm normalize
     cumsum cumprod sort argsort topk nanmean cosine_similarity aminmax var_mean std_mean
 """
-_LOSSES = """
-    mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy kl_div
-    binary_cross_entropy_with_logits margin_ranking_loss hinge_embedding_loss soft_margin_loss
-    poisson_nll_loss
-"""
 RULES.update(dict.fromkeys(_ROW_BY_ROW.split(), _by_rows))
-RULES.update(dict.fromkeys(_LOSSES.split(), _loss))
 RULES.update(dict.fromkeys("sum prod any all count_nonzero nansum".split(), _folded))
-RULES.update(dict.fromkeys("linear matmul mm".split(), _product))
-RULES.update(dict.fromkeys("cosine_embedding_loss triplet_margin_loss".split(), _row_loss))
-RULES.update(dict.fromkeys("cross_entropy nll_loss".split(), _class_loss))
+RULES.update(dict.fromkeys("linear matmul mm".split(), product_of_rows))
 RULES.update(
     gather=_gather,
     mean=_mean,
