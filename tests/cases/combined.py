@@ -358,7 +358,7 @@ CASES = [
         "as_strided_scatter",
         calls(([3, 3], [2, 2], (2, 2), (1, 2)), ([6], [3], (3,), (2,), 1)),
         _at,
-        call=lambda x, *how: op_table.LIBRARY.as_strided_scatter(x.contiguous(), *how),
+        call=lambda x, *how: op_table.LIBRARY.as_strided_scatter(x.clone().contiguous(), *how),
         dtypes=NUMBERS,
         orders=0,
     ),
@@ -366,7 +366,7 @@ CASES = [
         "as_strided_scatter-gradient",  # PyTorch's differs from differences
         calls(([3, 3], [2, 2], (2, 2), (1, 2)), ([6], [3], (3,), (2,), 1)),
         _at,
-        call=lambda x, *how: op_table.LIBRARY.as_strided_scatter(x.contiguous(), *how),
+        call=lambda x, *how: op_table.LIBRARY.as_strided_scatter(x.clone().contiguous(), *how),
         peer=False,
     ),
     Case(
