@@ -412,3 +412,15 @@ def test_attention_takes_a_mask_of_float32() -> None:
     mask = ng.zeros(4, 4).masked_fill(ng.ones(4, 4).triu(1).bool(), -float("inf"))
     out = F.scaled_dot_product_attention(q, q, q, mask)
     assert (out == F.scaled_dot_product_attention(q, q, q, is_causal=True)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_deviations_whose_squares_are_beyond_a_half(dtype):
+    x = ng.tensor([[-3000.0, 3000.0, 1000.0], [1.0, 2.0, 4.0]], dtype=getattr(ng, dtype))
+    expected = x.float().std(1)
+    for call in (ng.std, ng.compile(lambda x, dim: ng.std(x, dim))):
+        found = call(x, 1)
+        assert found.dtype is x.dtype
+        np.testing.assert_allclose(found.float().numpy(), expected.numpy(), 5e-3)
+    wide = ng.arange(70000.0).to(x.dtype)  # in pieces
+    np.testing.assert_allclose(wide.std().item(), wide.float().std().item(), 5e-3)

@@ -97,9 +97,10 @@ def ormqr(
     >>> ormqr(a, tau, tensor([[3.0], [4.0]]), transpose=True).abs().round(decimals=3).tolist()
     [[5.0], [0.0]]
     """
-    vectors, triangle = _accumulated("ormqr", x, tau)
+    matrix("ormqr", x)
     matrix("ormqr", other)
     _alike("ormqr", x, other)
+    vectors, triangle = _accumulated("ormqr", x, tau)
     m = x._array.shape[-2]
     if other._array.shape[-2 if left else -1] != m:
         raise ShapeError(

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import reduce as kernels
@@ -46,7 +47,9 @@ class Std(Op, remembers=True):
     @staticmethod
     def forward(ctx: Any, x: Tensor, where: Axes, correction: float) -> Tensor:
         ctx.axes, ctx.divisor = where, divisor(where, correction)
-        out = sqrt(variance(x, where, ctx.divisor))
+        # The square of what a half holds may be more than it does.
+        kind = dtypes.float32 if x._dtype in dtypes.HALVES else x._dtype
+        out = cast(sqrt(variance(x, where, ctx.divisor, kind)), x._dtype)
         ctx.save(x, out)
         return out
 
@@ -63,9 +66,9 @@ def divisor(where: Axes, correction: float) -> float:
     return float(max(where.n - correction, 0))
 
 
-def variance(x: Tensor, where: Axes, divisor: float) -> Tensor:
-    """The variance of ``x``; no history."""
-    out = new_empty(where.out, x._dtype, x._device)
+def variance(x: Tensor, where: Axes, divisor: float, dtype: DType | None = None) -> Tensor:
+    """The variance of ``x``, in its dtype or another; no history."""
+    out = new_empty(where.out, x._dtype if dtype is None else dtype, x._device)
     if out._array.size == 0:
         return out
     x3 = joined(x, where)
