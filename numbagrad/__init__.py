@@ -60,7 +60,6 @@ with _paused():
     from .ops.activation import relu
     from .ops.base import launch
     from .ops.bessel import i0
-    from .ops.boxes import *  # noqa: F403
     from .ops.bracket_writes import *  # noqa: F403
     from .ops.cells import *  # noqa: F403
     from .ops.comparison import *  # noqa: F403
@@ -82,7 +81,6 @@ with _paused():
     from .ops.index import *  # noqa: F403
     from .ops.join import *  # noqa: F403
     from .ops.linalg import *  # noqa: F403
-    from .ops.low_rank import *  # noqa: F403
     from .ops.masks import *  # noqa: F403
     from .ops.matrices import *  # noqa: F403
     from .ops.memory_names import *  # noqa: F403
@@ -102,7 +100,6 @@ with _paused():
     from .ops.scan import *  # noqa: F403
     from .ops.scatter_reduce import *  # noqa: F403
     from .ops.search import *  # noqa: F403
-    from .ops.segments import *  # noqa: F403
     from .ops.shape import *  # noqa: F403
     from .ops.slopes import *  # noqa: F403
     from .ops.sort import *  # noqa: F403
@@ -160,6 +157,9 @@ if _TYPE_CHECKING:
         version,
     )
     from .io import load, save
+    from .ops.boxes import histogramdd
+    from .ops.low_rank import pca_lowrank, svd_lowrank
+    from .ops.segments import segment_reduce
 
 globals().update(_FOREACH)
 
@@ -184,14 +184,18 @@ _LATER = {
     "data": "data",
     "distributions": "distributions",
     "func": "func",
+    "histogramdd": "ops.boxes",
     "io": "io",
     "load": "io",
     "multiprocessing": "multiprocessing",
     "nn": "nn",
     "optim": "optim",
+    "pca_lowrank": "ops.low_rank",
     "profiler": "profiler",
     "save": "io",
+    "segment_reduce": "ops.segments",
     "special": "special",
+    "svd_lowrank": "ops.low_rank",
     "testing": "testing",
     "types": "types",
     "utils": "utils",

@@ -315,13 +315,6 @@ def add_to_epoch(amount: int) -> None:
     moved()
 
 
-def rebasing(x: Any) -> None:
-    """Tell who stands behind the verbs, if he asks, that a write gives ``x`` another history."""
-    asked = getattr(type(recorder.current), "rebasing", None)
-    if asked is not None:
-        asked(recorder.current, x)
-
-
 def moved() -> None:
     """Note that a watched tensor has another array or history: compiled steps look at theirs."""
     global moves, told

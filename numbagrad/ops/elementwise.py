@@ -21,6 +21,7 @@ from .autocasting import raised
 from .base import SHORT, Op, as_operand, copy_kernel, meets, new_empty, ones_like, short_copy
 from .from_formula import elementwise
 from .operand import number_of
+from .powers import BY_EXPONENT
 from .remembered import remembered
 from .short_way import make_binary
 from .transfer import transfer
@@ -239,16 +240,10 @@ def pow(x: Any, exponent: Any) -> Tensor:
         raise DTypeError("pow: Integers to negative integer powers are not allowed; use .float().")
     if type(exponent) in (int, float):
         whole = integer and type(exponent) is int and x._dtype is not dtypes.bool_
-        op = _POWERS.get(exponent)
+        op = BY_EXPONENT.get(exponent)
         if op is not None and (exponent < 2 or whole or not integer):  # else the dtype is another
             return op(x)
     return f.Pow.op.binary(x, exponent)
-
-
-_POWERS = {
-    2: f.Square.op, 3: f.Cube.op, 0.5: f.PowHalf.op, -0.5: f.PowMinusHalf.op, -1: f.PowMinusOne.op
-}  # fmt: skip
-"""Powers that cost less than ``Pow``."""
 
 
 def square(x: Any) -> Tensor:
@@ -489,7 +484,7 @@ def _raising(exponent: Any) -> tuple[Any, tuple]:
     """The op that ``pow`` with this exponent is, of floats."""
     if type(exponent) not in (int, float):
         return None, ()
-    op = _POWERS.get(exponent)
+    op = BY_EXPONENT.get(exponent)
     return (op, ()) if op is not None else (f.Pow.op, (exponent,))
 
 

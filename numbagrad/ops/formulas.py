@@ -250,42 +250,6 @@ class Rsqrt(Elementwise):
         return -0.5 * g * out * out * out
 
 
-class PowHalf(Elementwise):
-    """x ** 0.5. Its gradient reads x, as that of a power does: the result may be changed."""
-
-    result = "float"
-
-    def formula(x):
-        return math.sqrt(x)
-
-    def grad_x(g, x):
-        return g / (2 * math.sqrt(x))
-
-
-class PowMinusHalf(Elementwise):
-    """x ** -0.5, likewise."""
-
-    result = "float"
-
-    def formula(x):
-        return 1 / math.sqrt(x)
-
-    def grad_x(g, x):
-        return -0.5 * g / (x * math.sqrt(x))
-
-
-class PowMinusOne(Elementwise):
-    """x ** -1, likewise."""
-
-    result = "float"
-
-    def formula(x):
-        return 1 / x
-
-    def grad_x(g, x):
-        return -g / (x * x)
-
-
 # -- trigonometry ----------------------------------------------------------------------------------
 
 

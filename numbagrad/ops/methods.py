@@ -19,7 +19,7 @@ FAMILIES = (
     "scatter_reduce brackets bracket_writes linalg vector_products matrices einsum norm loss sort "
     "search compositions rearranged statistics cells bessel float_parts whole_numbers flat_index "
     "transformed_random older_names typical older_linalg incomplete_gamma counts resizing "
-    "complex_names memory_names shared_memory by_python unique householder low_rank segments boxes"
+    "complex_names memory_names shared_memory by_python unique householder"
 ).split()
 
 IN_PLACE_FUNCTIONS = """

@@ -13,12 +13,7 @@ from numbagrad import nn
 from numbagrad.errors import RecordingError
 from numbagrad.nn import functional as F
 
-MASKS = {
-    "some": [True, False, True, True, False],
-    "others": [False, False, False, True, False],
-    "all": [True] * 5,
-    "none": [False] * 5,
-}
+from .selecting import MASKS, agree, taught
 
 
 def written(x, mask, value):
@@ -197,34 +192,13 @@ def operands(mask):
     return (*tensors[:2], ng.tensor(MASKS[mask]), tensors[2], ng.tensor([0, 2, 1, 1, 0]))
 
 
-def taught(function, given):
-    """The value, and the gradients of a step that trains on it."""
-
-    def step(x, y, m, w, k):
-        out = function(x, y, m, w, k)
-        if not out.requires_grad:
-            return out, None
-        return out, ng.autograd.grad((out * out).sum(), (x, y, w), allow_unused=True)
-
-    return step(*given)
-
-
-def flat(found):
-    """The arrays of a value and its gradients, of which a None is left out."""
-    out, grads = found
-    return [t.detach().numpy() for t in (out, *(grads or ())) if t is not None]
-
-
 @pytest.mark.parametrize("name", ROWS)
 def test_as_eagerly_with_each_mask(name):
     compiled = ng.compile(lambda *given: taught(ROWS[name], given))
     for mask in MASKS:
         expected, got = taught(ROWS[name], operands(mask)), compiled(*operands(mask))
         tolerance = 1e-6 if "float32" in name or "dtype" in name else 1e-12
-        values = zip(flat(expected), flat(got), strict=True)
-        for k, (e, g) in enumerate(values):
-            assert e.dtype == g.dtype and e.shape == g.shape, (mask, k)
-            np.testing.assert_allclose(g, e, tolerance, tolerance, err_msg=f"{mask}, {k}")
+        agree(got, expected, tolerance, mask)
     assert compiled.cache_info().recordings == 1
 
 

@@ -9,12 +9,7 @@ import numbagrad as ng
 from numbagrad.errors import RecordingError
 from numbagrad.nn import functional as F
 
-MASKS = {
-    "some": [True, False, True, True, False],
-    "others": [False, False, False, True, False],
-    "all": [True] * 5,
-    "none": [False] * 5,
-}
+from .selecting import MASKS, agree, taught
 
 
 def parts(*found):
@@ -100,23 +95,6 @@ def operands(mask, dtype=ng.float64):
     return x, y, ng.tensor(MASKS[mask]), ng.tensor([7, 2, 4, 1, 0])
 
 
-def taught(function, given):
-    """The value, and the gradients of a step that trains on it."""
-
-    def step(x, y, m, k):
-        out = function(x, y, m, k)
-        if not out.requires_grad:
-            return out, None
-        return out, ng.autograd.grad((out * out).sum(), (x, y), allow_unused=True)
-
-    return step(*given)
-
-
-def flat(found):
-    out, grads = found
-    return [t.detach().numpy() for t in (out, *(grads or ())) if t is not None]
-
-
 @pytest.mark.parametrize("name", ROWS)
 def test_as_eagerly_with_each_mask(name):
     compiled = ng.compile(lambda *given: taught(ROWS[name], given))
@@ -128,9 +106,7 @@ def test_as_eagerly_with_each_mask(name):
                 compiled(*operands(mask))
             continue
         expected, got = taught(ROWS[name], operands(mask)), compiled(*operands(mask))
-        for k, (e, g) in enumerate(zip(flat(expected), flat(got), strict=True)):
-            assert e.dtype == g.dtype and e.shape == g.shape, (mask, k)
-            np.testing.assert_allclose(g, e, 1e-12, 1e-12, err_msg=f"{mask}, {k}")
+        agree(got, expected, 1e-12, mask)
     assert compiled.cache_info().recordings == 1
 
 
