@@ -24,6 +24,7 @@ from .base import Op, as_operand, contiguous, full, new_empty
 from .elementwise import addcmul, cast, rsqrt
 from .norm import LayerNorm, halves_here, in_float32, single
 from .remembered import remembered
+from .selected import Unsized
 
 __all__: list[str] = []  # in nn.functional alone
 
@@ -56,7 +57,9 @@ def _room(planes: Any, device: Any, sums: int, lines: int) -> list[Any]:
     n, channels, p = planes.shape
     columns = channels * p if device.type == "cpu" else 0
     parts = max(1, -(-n // kernels.ROWS))
-    shapes = [((parts, columns), np.float64)] * sums + [((lines, columns), planes.dtype)]
+    shapes = [((parts, columns), np.float64)] * sums + [
+        ((lines, columns), arithmetic(planes.dtype))
+    ]
     return [machine.empty(shape, np.dtype(dtype), device) for shape, dtype in shapes]
 
 
@@ -68,8 +71,8 @@ def along_channels(v: Tensor, x: Tensor) -> Tensor:
 class BatchNorm(Op, plain_notes=True):
     """Each channel of a batch to mean 0 and variance 1, then ``* weight + bias``.
 
-    running: the two statistics to be moved, or None. Where ``x`` are halves on the CPU, of wide
-    planes, all others are float32.
+    running: the two statistics to be moved, or None. Where ``x`` are halves on the CPU, all others
+    are float32.
     """
 
     @staticmethod
@@ -93,10 +96,10 @@ class BatchNorm(Op, plain_notes=True):
         b = mean if bias is None else contiguous(bias)._array
         affine = (weight is not None) + 2 * (bias is not None)
         kernel, room = kernels.batch_norm, list[Any]()
-        if halves_here(x):
-            kernel = half_kernels.batch_norm_of_halves
-        elif _narrow(planes):
+        if _narrow(planes):
             kernel, room = kernels.batch_norm_rows, _room(planes, x._device, 1, 3)
+        elif halves_here(x):
+            kernel = half_kernels.batch_norm_of_halves
         if x._array.size:  # nothing moves the statistics by nothing
             machine.launch(
                 *(kernel, in_planes(out), mean, rstd, *moved, *room, planes, w, b),
@@ -125,10 +128,10 @@ class BatchNorm(Op, plain_notes=True):
         w = ctx.statistics[0] if weight is None else contiguous(weight)._array
         planes = in_planes(x)
         kernel, room = kernels.batch_norm_grad, list[Any]()
-        if halves_here(x):
-            kernel = half_kernels.batch_norm_of_halves_grad
-        elif _narrow(planes):
+        if _narrow(planes):
             kernel, room = kernels.batch_norm_rows_grad, _room(planes, x._device, 2, 4)
+        elif halves_here(x):
+            kernel = half_kernels.batch_norm_of_halves_grad
         machine.launch(
             *(kernel, in_planes(gx), gweight._array, gbias._array, *room, in_planes(g), planes),
             *(*ctx.statistics, w, int(weight is not None)),
@@ -286,9 +289,11 @@ def batch_norm(
     [[-1.0], [1.0]]
     """
     moves = training and running_mean is not None
-    return (_batch_norm if moves else _again)(
-        input, running_mean, running_var, weight, bias, training, momentum, eps
-    )
+    given = input, running_mean, running_var, weight, bias, training, momentum, eps
+    try:
+        return (_batch_norm if moves else _again)(*given)
+    except Unsized as looked:  # of rows that a mask selects
+        return looked.instead(batch_norm, given, {})
 
 
 def _batch_norm(
@@ -308,7 +313,7 @@ def _batch_norm(
     given, kind = (running_mean, running_var), as_operand(name, input)._dtype
     if halves_here(input):
         affine = {"weight": weight, "bias": bias, "training": training}
-        if not training or machine.is_compiling() or math.prod(input._array.shape[2:]) < NARROW:
+        if not training or machine.is_compiling():
             return _moving(batch_norm, input, running_mean, running_var, momentum, eps, affine)
         roles = "running_mean", "running_var", "weight", "bias"
         vectors = running_mean, running_var, weight, bias

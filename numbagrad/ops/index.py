@@ -15,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
+from ..kernels.cpu import half_rows
 from ..kernels.cpu import index as kernels
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.machine import address_of
@@ -191,7 +192,7 @@ class TakeGrad(Op, remembers=True):
         ctx.save(index)
         ctx.how = (dim, span, True, skip, name)
         out = full(shape, 0, g._dtype, g._device)
-        _write(name, kernels.add_at, out, g, index, dim, span, True, skip)
+        _write(name, _adding(out), out, g, index, dim, span, True, skip)
         return out
 
     @staticmethod
@@ -225,6 +226,14 @@ def _write(
     )
 
 
+def _adding(out: Tensor) -> Any:
+    """The kernel that adds slices to ``out``: to halves on the CPU one of their own, but in a
+    compiled step, whose loops fuse with what makes float32 of them."""
+    if out._dtype in dtypes.HALVES and machine.on_host(out):
+        return half_rows.add_at_of_halves
+    return kernels.add_at
+
+
 class Put(Op, remembers=True):
     """A copy of ``x`` with slices replaced by those of ``value``, or with them added; from_end:
     whether negative indices count from the end."""
@@ -239,7 +248,7 @@ class Put(Op, remembers=True):
         ctx.shape = value._array.shape
         out = to_write(x, value, index)
         if add:
-            _write(name, kernels.add_at, out, value, index, dim, span, from_end, -1)
+            _write(name, _adding(out), out, value, index, dim, span, from_end, -1)
         else:
             _write(name, kernels.put_at, out, value, index, dim, span, from_end)
         return out

@@ -13,8 +13,8 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import DimError, DTypeError, GradError, ShapeError
 from ..kernels import machine
+from ..kernels.cpu import half_loss, plane_loss
 from ..kernels.cpu import loss as kernels
-from ..kernels.cpu import plane_loss
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
@@ -138,7 +138,7 @@ class CrossEntropy(Op, remembers=True):
         classes = Classes(*options)
         (b, c, p), device = _sizes(x), x._device
         numpy = arithmetic(x._dtype.numpy)
-        losses = new_empty((b * p,), x._dtype, device)
+        losses = new_empty((b * p,), dtypes.from_numpy(numpy), device)
         lse = machine.empty((b * p,), numpy, device)
         norm = machine.empty((1,), numpy, device)
         bad = machine.empty((1,), dtypes.int64.numpy, device)
@@ -152,7 +152,7 @@ class CrossEntropy(Op, remembers=True):
         ctx.how, ctx.rows = (classes.ignore, classes.reduction), (lse, norm)
         ctx.smoothing = smoothing
         ctx.save(x, classes.target, classes.weight)
-        return losses if classes.reduction == kernels.NONE else single
+        return cast(losses, x._dtype) if classes.reduction == kernels.NONE else single
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -172,7 +172,11 @@ class CrossEntropy(Op, remembers=True):
         sources = incoming, contiguous(x)._array, lse, norm
         options = *options, classes.reduction
         kernel = plane_loss.cross_entropy_of_planes_grad
-        kernel = kernels.cross_entropy_grad if of_rows else kernel
+        if of_rows:
+            halves = x._dtype in dtypes.HALVES and machine.on_host(x)
+            kernel = (
+                half_loss.cross_entropy_grad_of_halves if halves else kernels.cross_entropy_grad
+            )
         machine.launch(kernel, gx._array, *sources, *options)
         return gx
 

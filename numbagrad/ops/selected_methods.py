@@ -16,6 +16,8 @@ from .. import dtypes
 from ..errors import ShapeError
 from ..tensor import Tensor
 from . import selected_losses as selected_losses  # their rules
+from . import selected_ranks as selected_ranks
+from . import selected_samples as selected_samples
 from .elementwise import cast, where
 from .inplace import assign
 from .selected import Selected, Unsized

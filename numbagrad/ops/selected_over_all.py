@@ -1,7 +1,7 @@
 """What functions give over all rows that a mask selects: extremes, spreads, norms, orders.
 
 Where order does not matter the rows that are not selected are given a number that changes nothing;
-where it does, the selected rows are put in front of the others first. ``_by_rows`` of
+where it does, the selected rows are put in front of the others first. ``by_rows`` of
 ``selected_rules.py`` comes here. Start reading at ``OVER_ALL``, in the end.
 """
 
@@ -41,7 +41,7 @@ def in_order(mask: Tensor) -> Tensor:
     return argsort(mask.logical_not().to(dtypes.uint8), 0)
 
 
-def _packed(rows: Selected, other: Any) -> Tensor:
+def packed(rows: Selected, other: Any) -> Tensor:
     """The selected rows one after another, and behind them rows of ``other``."""
     return index_select(kept(rows.whole, rows.mask, other), 0, in_order(rows.mask))
 
@@ -52,7 +52,7 @@ def _in_front(rows: Selected, whole: Tensor) -> Selected:
     return Selected.of(gated(whole, mask), mask, (mask, mask._version, 1))
 
 
-def _limit(dtype: Any, least: bool) -> Any:
+def limit(dtype: Any, least: bool) -> Any:
     """The least number of a dtype, or the largest."""
     if dtype is dtypes.bool_:
         return not least
@@ -62,7 +62,7 @@ def _limit(dtype: Any, least: bool) -> Any:
     return int(info.min if least else info.max)
 
 
-def _check_any(name: str, mask: Tensor) -> None:
+def check_any(name: str, mask: Tensor) -> None:
     """Calls raise where nothing is selected."""
 
     def fail(_: int) -> None:
@@ -82,29 +82,29 @@ def _extreme(function: Callable, named: dict[str, Any], rows: Selected, dims: An
     name = function.__name__
     if named.get("other") is not None:
         return rows_of(function, named, rows)
-    _check_any(name, rows.mask)
+    check_any(name, rows.mask)
     if name == "aminmax":
         least, most = [
             extreme.aminmax(
-                kept(rows.whole, rows.mask, _limit(rows._dtype, least)),
+                kept(rows.whole, rows.mask, limit(rows._dtype, least)),
                 **{k: v for k, v in named.items() if k in ("dim", "keepdim")},
             )
             for least in (False, True)
         ]
         return type(least)(least[0], most[1])
-    other = _limit(rows._dtype, "max" in name)
+    other = limit(rows._dtype, "max" in name)
     tells = name.startswith("arg") or (name in ("max", "min") and dims is not None)
-    left = _packed(rows, other) if tells else kept(rows.whole, rows.mask, other)
+    left = packed(rows, other) if tells else kept(rows.whole, rows.mask, other)
     return function(**{k: left if v is rows else v for k, v in keywords_of(named).items()})
 
 
 # -- spreads and norms -----------------------------------------------------------------------------
 
 
-def _variance(
+def variance_of_all(
     rows: Selected, dims: Any, keep: bool, correction: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The variance and the mean of all rows, and where the variance is 0."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The variance and the mean of all rows, where the variance is 0, and of how many numbers."""
     whole = cast(rows.whole, dtypes.float32) if rows._dtype.itemsize == 2 else rows.whole
     sizes = whole._array.shape
     times = math.prod([n for d, n in enumerate(sizes) if d and (dims is None or d in dims)])
@@ -113,7 +113,7 @@ def _variance(
     apart = kept(whole - mean, rows.mask, 0)
     total = reduce.sum(apart * apart, dims, keep)
     found = total / (count - correction).clamp(min=0)
-    return found, mean if keep else reshape(mean, found._array.shape), eq(found, 0)
+    return found, mean if keep else reshape(mean, found._array.shape), eq(found, 0), count
 
 
 def _spread(function: Callable, named: dict[str, Any], rows: Selected, dims: Any) -> Any:
@@ -125,7 +125,7 @@ def _spread(function: Callable, named: dict[str, Any], rows: Selected, dims: Any
     correction = named["correction"]
     correction = (1 if unbiased else 0) if correction is None else correction
     keep = names.get("keepdims", named["keepdim"])
-    found, mean, none = _variance(rows, dims, keep, correction)
+    found, mean, none, _ = variance_of_all(rows, dims, keep, correction)
     if name.startswith("std"):  # whose gradient is 0 where it is 0
         found = where(none, found, elementwise.sqrt(where(none, 1.0, found)))
     found = cast(found, rows._dtype)
@@ -138,7 +138,7 @@ def _norm_of_all(function: Callable, named: dict[str, Any], rows: Selected, dims
     if not isinstance(p, str) and not p >= 0:
         raise Unsized(rows, f"{function.__name__} of order {p} over all rows")
     if p == math.inf:
-        _check_any(function.__name__, rows.mask)
+        check_any(function.__name__, rows.mask)
     return _with(0)(function, named, rows, dims)
 
 
@@ -164,14 +164,21 @@ def _rows_with(other: Any) -> Callable[..., Any]:
     return rule
 
 
+def _normalized(function: Callable, named: dict[str, Any], rows: Selected, dims: Any) -> Any:
+    """Rows over their norm, to which zeros add nothing."""
+    if not named["p"] >= 0:
+        raise Unsized(rows, f"normalize by order {named['p']} over all rows")
+    return _rows_with(0)(function, named, rows, dims)
+
+
 # -- orders ----------------------------------------------------------------------------------------
 
 
 def _sorted(function: Callable, named: dict[str, Any], rows: Selected, dims: Any) -> Any:
     """The rows of each column in order, as many as are selected."""
-    other = _limit(rows._dtype, bool(named["descending"]))
+    other = limit(rows._dtype, bool(named["descending"]))
     other = math.nan if other == math.inf else other  # which is behind all
-    left = _packed(rows, other)
+    left = packed(rows, other)
     found = function(**{k: left if v is rows else v for k, v in named.items()})
     if isinstance(found, tuple):
         return type(found)(*[_in_front(rows, each) for each in found])
@@ -187,8 +194,8 @@ def _topk(function: Callable, named: dict[str, Any], rows: Selected, dims: Any) 
 
     held = rows.mask.sum()
     machine.check(where(held >= k, -1, held).reshape((1,))._array, fail)
-    other = _limit(rows._dtype, bool(named["largest"]))
-    left = _packed(rows, math.nan if other == math.inf else other)  # which is above all
+    other = limit(rows._dtype, bool(named["largest"]))
+    left = packed(rows, math.nan if other == math.inf else other)  # which is above all
     return function(**{key: left if v is rows else v for key, v in named.items()})
 
 
@@ -203,4 +210,6 @@ OVER_ALL.update(
     softmin=_rows_with(math.inf),
     cumsum=_rows_with(0),
     cumprod=_rows_with(1),
+    nanmean=_with(math.nan),
+    normalize=_normalized,
 )

@@ -169,7 +169,7 @@ def dims_of(function: Callable, named: dict[str, Any], rows: Selected) -> tuple[
     return normalize_dims(function.__name__, dim, rows.rank)
 
 
-def _by_rows(function: Callable, *args: Any, **options: Any) -> Any:
+def by_rows(function: Callable, *args: Any, **options: Any) -> Any:
     """A function that goes along dims within each row."""
     named = by_name(function, args, options)
     rows = first_of(named.values())
@@ -285,7 +285,7 @@ def _gather(function: Callable, *args: Any, **options: Any) -> Any:
         named["index"] = index.beside(kept(index.whole, index.mask, 0))
     elif index._array.ndim == rows.rank and index._array.shape[0] == 1:
         raise Unsized(rows, "gather by an index of one row")
-    return _by_rows(function, **named)
+    return by_rows(function, **named)
 
 
 def _flip(function: Callable, *args: Any, **options: Any) -> Any:
@@ -308,8 +308,9 @@ def _one_hot(function: Callable, *args: Any, **options: Any) -> Any:
 _ROW_BY_ROW = """
     glu softmax log_softmax softmin logsumexp amax amin argmax argmin max min var std norm normalize
     cumsum cumprod sort argsort topk nanmean cosine_similarity aminmax var_mean std_mean
+    median nanmedian kthvalue
 """
-RULES.update(dict.fromkeys(_ROW_BY_ROW.split(), _by_rows))
+RULES.update(dict.fromkeys(_ROW_BY_ROW.split(), by_rows))
 RULES.update(dict.fromkeys("sum prod any all count_nonzero nansum".split(), _folded))
 RULES.update(dict.fromkeys("linear matmul mm".split(), product_of_rows))
 RULES.update(

@@ -213,7 +213,6 @@ REFUSED = {
     "from behind": (lambda x, m: x[m][::-1], "an index of rows"),
     "negative step": (lambda x, m: x[m][ng.tensor([[0]])], "an index of rows"),
     "a norm that zeros change": (lambda x, m: x[m].norm(-1), "norm of order -1"),
-    "middle": (lambda x, m: x[m].median(), "median"),
     "a product of both": (lambda x, m: x[m] @ x[m].T, "matmul with the transpose"),
     "sum of columns": (lambda x, m: x[m].T.sum(1), "the transpose of it"),
     "stacked": (lambda x, m: ng.stack([x[m], x[m]]), "stack over all rows"),

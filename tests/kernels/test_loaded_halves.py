@@ -146,3 +146,70 @@ def test_layer_norm_with_each_of_its_parameters(affine, dtype):
         most = single.abs().max().item()
         slack = 40 if k == len(found[0]) - 1 else 4  # the gradient it is of was rounded already
         np.testing.assert_allclose(half.detach().float(), single.detach(), 0, slack * unit * most)
+
+
+@pytest.mark.parametrize("dtype", [ng.bfloat16, ng.float16], ids=str)
+@pytest.mark.parametrize("shape", [(5, 3), (70, 10), (3, 2500), (2, 5, 300)], ids=str)
+def test_cross_entropy_is_the_float32_form_rounded(shape, dtype):
+    """Few classes, more than are worked on together, and places of a plane."""
+    unit = {ng.bfloat16: 2.0**-8, ng.float16: 2.0**-11}[dtype]
+    rng = np.random.default_rng(0)
+    x = ng.tensor(rng.standard_normal(shape)).to(dtype)
+    weight = ng.tensor(rng.uniform(0.5, 1.5, shape[1])).to(dtype)
+    target = ng.tensor(rng.integers(0, shape[1], (shape[0], *shape[2:])))
+    target.view(-1)[0] = -100
+    for reduction in ("mean", "sum", "none"):
+        for options in ({}, {"weight": weight}, {"weight": weight, "label_smoothing": 0.25}):
+            found, expected = [], []
+            for kind, made in ((dtype, found), (ng.float32, expected)):
+                leaf = x.to(kind).detach().requires_grad_()
+                given = {**options, "reduction": reduction}
+                if "weight" in options:
+                    given["weight"] = weight.to(kind)
+                out = F.cross_entropy(leaf, target, **given)
+                out.backward(ng.ones_like(out))
+                assert out.dtype is leaf.grad.dtype is kind
+                made += [out.detach().double(), leaf.grad.double()]
+            least = 2.0**-24 if dtype is ng.float16 else 0.0
+            np.testing.assert_allclose(found[0], expected[0], 1.01 * unit, least)
+            most = expected[1].abs().max().item()
+            np.testing.assert_allclose(found[1], expected[1], 1.01 * unit, least + 1e-6 * most)
+
+
+@pytest.mark.parametrize("dtype", [ng.bfloat16, ng.float16], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "dim", "count"),
+    [
+        ((7, 3), 0, 50),
+        ((3, 5, 4), 1, 40),
+        ((2, 9, 1), 1, 30),
+        ((300, 600), 0, 1000),
+        ((4, 2), 0, 0),
+    ],
+    ids=str,
+)
+def test_rows_added_at_places_are_rounded_once(shape, dim, count, dtype):
+    """Rows that many entries name, wider ones than what is kept, some that none names."""
+    rng = np.random.default_rng(0)
+    index = ng.tensor(rng.integers(0, max(1, shape[dim] - 1), count))
+    given = (*shape[:dim], count, *shape[dim + 1 :])
+    x = ng.tensor(rng.standard_normal(shape)).to(dtype)
+    y = ng.tensor(rng.standard_normal(given)).to(dtype)
+    expected = x.float().index_add(dim, index, y.float()).to(dtype)
+    assert ng.equal(x.index_add(dim, index, y), expected)
+    leaf = x.clone().requires_grad_()
+    leaf.index_select(dim, index).backward(y)
+    added = ng.zeros(shape).index_add(dim, index, y.float()).to(dtype)
+    assert ng.equal(leaf.grad, added)
+    if dim == 0 and len(shape) == 2:
+        leaf = x.clone().requires_grad_()
+        F.embedding(index, leaf, padding_idx=1).backward(y)
+        added[1] = 0
+        assert ng.equal(leaf.grad, added)
+    with pytest.raises(IndexError, match="out of bounds"):
+        x.index_add_(
+            dim,
+            ng.tensor([0, shape[dim]]),
+            y.narrow(dim, 0, 0).new_zeros((*shape[:dim], 2, *shape[dim + 1 :])),
+        )
+    assert not count or ng.isfinite(x.float()).all()

@@ -10,6 +10,7 @@ from math import sqrt
 
 from numba import prange
 
+from ..half_type import sum_type
 from ..inner import device, inner
 from ..intrinsics import load, store
 from ..machine import kernel
@@ -259,7 +260,7 @@ def use_sums(
         spread(lines, 2 * columns, bias, p, begin, end)
     else:
         for j in range(2 * columns + begin * p, 2 * columns + end * p):
-            store(lines, j, x.dtype.type(0))
+            store(lines, j, sum_type(x.dtype).type(0))
 
 
 @device
@@ -271,7 +272,7 @@ def tiles_of(x):
     return (width, (channels + width - 1) // width) if n <= ROWS else (channels, 1)
 
 
-@kernel(outputs=7, grain=1 << 17)
+@kernel(outputs=7, grain=1 << 17, loads_halves=True)
 def batch_norm_rows(
     out, mean, rstd, running_mean, running_var, sums, lines, x, weight, bias, momentum, eps,
     affine, track,
@@ -368,7 +369,7 @@ def use_grads(gweight, gbias, totals, alongs, lines, x, rstd, weight, affine, be
         store(lines, 3 * columns + j, load(alongs, j))
 
 
-@kernel(outputs=6, grain=1 << 17)
+@kernel(outputs=6, grain=1 << 17, loads_halves=True)
 def batch_norm_rows_grad(
     gx, gweight, gbias, totals, alongs, lines, g, x, mean, rstd, weight, affine
 ):  # fmt: skip

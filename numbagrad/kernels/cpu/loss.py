@@ -55,7 +55,7 @@ def reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, redu
         out[0] = sum_type(out.dtype).type(total)
 
 
-@kernel(outputs=5, grain=16384)
+@kernel(outputs=5, grain=16384, loads_halves=True)
 def cross_entropy(
     out, losses, lse, norm, bad, x, target, weight, weighted, ignore, smoothing, reduction
 ):
@@ -67,7 +67,7 @@ def cross_entropy(
     smoothing (float), reduction.
     """
     n, c = x.shape
-    one = x.dtype.type
+    one = sum_type(x.dtype).type
     lowest = one(-np.inf)
     rows = BLOCK // c if 0 < c < BLOCK else 1
     for task in prange((n + rows - 1) // rows):
@@ -103,12 +103,12 @@ def cross_entropy(
                 # Not by way of lse, whose rounding is that of the peak.
                 loss = high - (load(x, row + t) - peak)
                 if weighted:
-                    loss *= weight[t]
+                    loss *= load(weight, t)
                 if smoothing > 0.0:
                     rest = one(0)
                     for j in range(c):
                         each = high - (load(x, row + j) - peak)
-                        rest += each * weight[j] if weighted else each
+                        rest += each * load(weight, j) if weighted else each
                     loss = loss * one(1.0 - smoothing) + rest * one(smoothing / c)
             losses[i] = loss
             lse[i] = high + peak

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
+from ..half_type import sum_type
 from ..inner import pasted
 from ..intrinsics import larger, lesser, load, load_apart, stack, store, store_apart
 from ..machine import kernel
@@ -25,22 +26,22 @@ PLACES = 256
 def other_classes(rest, x, start, p, size, lse, at, high, weight, weighted, c, share):
     """rest[i]: ``share`` of the sum over classes of what the loss would be, times the weight."""
     for i in range(size):
-        store(rest, i, x.dtype.type(0))
+        store(rest, i, sum_type(x.dtype).type(0))
     for j in range(c):
         for i in range(size):
             each = load(high, at + i) - (load(x, start + j * p + i) - load(lse, at + i))
-            store(rest, i, load(rest, i) + (each * weight[j] if weighted else each))
+            store(rest, i, load(rest, i) + (each * load(weight, j) if weighted else each))
     for i in range(size):
         store(rest, i, load(rest, i) * share)
 
 
-@kernel(outputs=5, grain=16384)
+@kernel(outputs=5, grain=16384, loads_halves=True)
 def cross_entropy_of_planes(
     out, losses, lse, norm, bad, x, target, weight, weighted, ignore, smoothing, reduction
 ):
     """``cross_entropy`` of each place."""
     b, c, p = x.shape
-    one = x.dtype.type
+    one = sum_type(x.dtype).type
     lowest = one(-np.inf)
     blocks = (p + PLACES - 1) // PLACES
     for task in prange(0, b * blocks):
@@ -77,7 +78,7 @@ def cross_entropy_of_planes(
             elif t != ignore:
                 loss = high - (load(x, start + t * p + i) - peak)
                 if weighted:
-                    loss *= weight[t]
+                    loss *= load(weight, t)
                 if smoothing > 0.0:
                     loss = loss * one(1.0 - smoothing) + load(rest, i)
             losses[at + i] = loss
@@ -85,48 +86,49 @@ def cross_entropy_of_planes(
     reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, c)
 
 
-@kernel(grain=16384)
+@kernel(grain=16384, loads_halves=True)
 def cross_entropy_of_planes_grad(
     gx, g, x, lse, norm, target, weight, weighted, ignore, smoothing, reduction
 ):
     """``cross_entropy_grad`` of each place."""
     b, c, p = x.shape
-    one = x.dtype.type
+    one = sum_type(x.dtype).type
     whole = one(c)
     if weighted:
         whole = one(0)
         for j in range(c):
-            whole += weight[j]
+            whole += load(weight, j)
     sharp, smooth = one(1.0 - smoothing), one(smoothing / c if c > 0 else 0.0)
     blocks = (p + PLACES - 1) // PLACES
     for task in prange(0, b * blocks):
         plane = task // blocks
         first = (task - plane * blocks) * PLACES
         size, at, start = lesser(p - first, PLACES), plane * p + first, plane * c * p + first
-        mass = stack(PLACES, one(0))
+        mass, level = stack(PLACES, one(0)), stack(PLACES, one(0))
         for i in range(size):
             t = target[at + i]
             inside = t != ignore and t >= 0 and t < c
-            own = sharp * weight[t] if weighted and inside else sharp
-            scale = g[at + i] if reduction == NONE else one(g[0] / norm[0])
+            own = sharp * load(weight, t) if weighted and inside else sharp
+            scale = load(g, at + i) if reduction == NONE else one(load(g, 0) / norm[0])
             store(mass, i, scale * (own + smooth * whole))
+            store(level, i, scale * smooth if smoothing > 0.0 else one(0))
         for j in range(c):
+            share = load(weight, j) if weighted else one(1)
             for i in range(size):
-                value = load_apart(x, start + j * p + i, "0.0.4")
-                power = falling_exp(value - load_apart(lse, at + i, "0.1.4"))
-                share = load_apart(mass, i, "0.2.4") * power
-                store_apart(gx, start + j * p + i, share, "0.3.4")
+                value = load_apart(x, start + j * p + i, "0.0.5")
+                power = falling_exp(value - load_apart(lse, at + i, "0.1.5"))
+                spread = load_apart(level, i, "0.2.5") * share
+                found = load_apart(mass, i, "0.3.5") * power - spread
+                store_apart(gx, start + j * p + i, found, "0.4.5")
         for i in range(size):
             t = target[at + i]
             if t == ignore or t < 0 or t >= c:
                 for j in range(c):
                     store(gx, start + j * p + i, one(0))
                 continue
-            scale = g[at + i] if reduction == NONE else one(g[0] / norm[0])
-            own = sharp * weight[t] if weighted else sharp
-            place = start + t * p + i
-            store(gx, place, load(gx, place) - scale * own)
-            if smoothing > 0.0:
-                for j in range(c):
-                    share = scale * smooth * (weight[j] if weighted else one(1))
-                    store(gx, start + j * p + i, load(gx, start + j * p + i) - share)
+            scale = load(g, at + i) if reduction == NONE else one(load(g, 0) / norm[0])
+            share = load(weight, t) if weighted else one(1)
+            place = start + t * p + i  # made again, for halves are rounded where they lie
+            power = falling_exp(load(x, place) - load(lse, at + i))
+            spread = load(level, i) * share
+            store(gx, place, load(mass, i) * power - spread - scale * sharp * share)

@@ -1,0 +1,115 @@
+"""What functions of samples give for those that a mask selects: convolutions, pools, norms.
+
+A sample's result does not depend on the others, but in ``batch_norm``, whose statistics are of the
+selected ones alone. See ``selected_rules.py``. Start reading at ``_of_samples``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.modes import no_grad
+from ..errors import ShapeError
+from ..kernels import machine
+from ..tensor import Tensor
+from .elementwise import cast, rsqrt, where
+from .selected import RULES, Selected, Unsized
+from .selected_over_all import variance_of_all
+from .selected_rules import by_name, first_of, gated, keywords_of, lined_up, rows_of
+from .view import reshape
+
+__all__: list[str] = []  # nothing that users call
+
+_RANKS = {
+    "conv1d": 3, "conv2d": 4, "conv3d": 5, "conv_transpose1d": 3, "conv_transpose2d": 4,
+    "conv_transpose3d": 5, "max_pool1d": 3, "max_pool2d": 4, "max_pool3d": 5, "avg_pool1d": 3,
+    "avg_pool2d": 4, "avg_pool3d": 5, "adaptive_avg_pool1d": 3, "adaptive_avg_pool2d": 4,
+    "adaptive_avg_pool3d": 5, "adaptive_max_pool1d": 3, "adaptive_max_pool2d": 4,
+    "adaptive_max_pool3d": 5, "interpolate": 3, "pixel_shuffle": 4, "group_norm": 2,
+}  # fmt: skip
+"""Functions of samples, and the least number of dimensions of a batch; of fewer, the first are
+channels."""
+
+
+def _of_samples(function: Callable, *args: Any, **options: Any) -> Any:
+    """A function of each sample, whose weights all samples share."""
+    named = by_name(function, args, options)
+    first, rows = next(iter(named.items()))
+    if type(rows) is not Selected or any(
+        type(v) is Selected for k, v in named.items() if k != first
+    ):
+        raise Unsized(first_of(named.values()), f"{function.__name__} with such weights")
+    if rows.rank < _RANKS[function.__name__]:
+        raise Unsized(rows, f"{function.__name__} over all rows")
+    found = function(**{**keywords_of(named), first: gated(rows.whole, rows.mask)})
+    if isinstance(found, tuple):
+        return type(found)(*[rows.beside(gated(each, rows.mask)) for each in found])
+    return rows.beside(gated(found, rows.mask))
+
+
+def _padded(function: Callable, *args: Any, **options: Any) -> Any:
+    """``pad`` within each row."""
+    named = by_name(function, args, options)
+    rows = first_of(named.values())
+    if len(named["pad"]) // 2 >= rows.rank:
+        raise Unsized(rows, "pad of all rows")
+    return rows_of(function, named, rows)
+
+
+def _attention(function: Callable, *args: Any, **options: Any) -> Any:
+    """Attention within each of the selected sequences."""
+    named = by_name(function, args, options)
+    name, rows = function.__name__, first_of(named.values())
+    for role in ("query", "key", "value"):
+        if type(named[role]) is not Selected or named[role].rank != rows.rank or rows.rank < 3:
+            raise Unsized(rows, f"{name} but of query, key and value of the same mask")
+        named[role] = gated(lined_up(name, rows, named[role]), rows.mask)
+    mask = named["attn_mask"]
+    if type(mask) is Selected:
+        named["attn_mask"] = gated(lined_up(name, rows, mask), rows.mask)
+    elif isinstance(mask, Tensor) and mask._array.ndim == rows.rank and mask._array.shape[0] != 1:
+        raise Unsized(rows, f"{name} with a mask for each sequence, but attn_mask[mask],")
+    return rows.beside(gated(function(**keywords_of(named)), rows.mask))
+
+
+def _batch_norm(function: Callable, *args: Any, **options: Any) -> Any:
+    """``batch_norm`` by the statistics of the selected samples, or by running ones."""
+    named = by_name(function, args, options)
+    rows, (mean, variance) = named["input"], (named["running_mean"], named["running_var"])
+    if type(rows) is not Selected or rows.rank < 2:
+        raise Unsized(first_of(named.values()), "batch_norm of other than (n, c, ...)")
+    if not named["training"]:
+        return rows.beside(
+            gated(function(**{**named, "input": gated(rows.whole, rows.mask)}), rows.mask)
+        )
+    dims = (0, *range(2, rows.rank))
+    spread, center, _, count = variance_of_all(rows, dims, True, 0)
+
+    def fail(_: int) -> None:
+        raise ShapeError(
+            "batch_norm: Expected more than 1 value per channel when training, but the mask "
+            "selects one number of each, or none."
+        )
+
+    machine.check(where(count > 1, -1, 0).reshape((1,))._array, fail)
+    if mean is not None and variance is not None:
+        with no_grad():
+            share = named["momentum"]
+            unbiased = spread * (count / (count - 1))
+            for old, new in ((mean, center), (variance, unbiased)):
+                new = cast(reshape(new, old._array.shape), old._dtype)
+                old.mul_(1 - share).add_(new * share)
+    out = (rows - cast(center, rows._dtype)) * cast(rsqrt(spread + named["eps"]), rows._dtype)
+    along = (1, -1, *[1] * (rows.rank - 2))
+    if named["weight"] is not None:
+        out = out * cast(named["weight"], rows._dtype).reshape(along)
+    return out if named["bias"] is None else out + cast(named["bias"], rows._dtype).reshape(along)
+
+
+RULES.update(dict.fromkeys(_RANKS, _of_samples))
+RULES.update(
+    pad=_padded,
+    scaled_dot_product_attention=_attention,
+    batch_norm=_batch_norm,
+)
