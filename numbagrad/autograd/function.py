@@ -15,6 +15,7 @@ from ..graph_walk import written_out
 from ..kernels import machine
 from ..tape import Node, SavedOutput, grad_mode, name_of, next_sequence
 from ..tensor import Tensor
+from .changes import check_in_place
 from .recorded import Recorded, among
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
@@ -61,6 +62,7 @@ class FunctionCtx(Recorded):
     _to_save: tuple[Any, ...] | None = None
     _dirty: tuple[Tensor, ...] = ()
     _non_differentiable: tuple[Any, ...] = ()
+    _aliases: tuple[int, ...] = ()
     _materialize: bool = True
     _function: type[Function]
     _input_meta: Sequence[Any] = ()
@@ -141,12 +143,14 @@ class FunctionCtx(Recorded):
             self._finished = True
             return result
         self.num_outputs = len([None for o in outputs if isinstance(o, Tensor)])
-        dirty = self._dirty
+        dirty, aliases = self._dirty, list[int]()
         if dirty:
             self._check_dirty(args, outputs)
         for i, output in enumerate(outputs):
             if not isinstance(output, Tensor) or (dirty and among(output, dirty)):
                 continue
+            if tracked and _shows(output, args):
+                aliases.append(i)
             if output._edge is not None or among(output, args):
                 # An input handed back (or a tensor with a history of its own) must not have its
                 # history replaced: the output is another tensor on the same memory.
@@ -154,6 +158,8 @@ class FunctionCtx(Recorded):
                 output = outputs[i] = output._bare_alias()
             if output._base is not None:
                 output._base = None
+        if aliases:
+            self._aliases = tuple(aliases)
         if tracked:
             self._record(args, edges, outputs)
         self._finished = True
@@ -179,9 +185,14 @@ class FunctionCtx(Recorded):
                 f"{name_of(self)}: a Function cannot change a view in place. Pass the base tensor "
                 f"or a clone."
             )
-        self._attach(outputs, edges, self._non_differentiable)
         if self._dirty:
+            from ..ops.inplace import following
+
+            skip = self._non_differentiable
+            following(self._dirty, name_of(self), lambda: self._attach(outputs, edges, skip))
             machine.moved()
+        else:
+            self._attach(outputs, edges, self._non_differentiable)
         saved = self._to_save
         if saved:
             self._save(tuple([self._keep(t, args, outputs) for t in saved]))
@@ -283,6 +294,14 @@ class FunctionCtx(Recorded):
         return fit_gradient(grad, meta[0], meta[1], index, name_of(self))
 
 
+def _shows(output: Tensor, args: tuple) -> bool:
+    """Whether ``output`` is, or is a view of, an argument with a history."""
+    base = output if output._base is None else output._base
+    return base._edge is not None and any(
+        [isinstance(a, Tensor) and (a is base or a._base is base) for a in args]
+    )
+
+
 def fit_gradient(grad: Tensor, shape: tuple, dtype: Any, index: int, name: str) -> Tensor:
     """``grad`` summed to ``shape`` and cast to ``dtype``; an error if it cannot be."""
     got = grad._array.shape
@@ -304,30 +323,6 @@ def fit_gradient(grad: Tensor, shape: tuple, dtype: Any, index: int, name: str) 
             )
         grad = grad.to(dtype)
     return grad
-
-
-def check_in_place(tensor: Tensor, name: str) -> None:
-    """Raise if ``tensor`` may not be changed in place now."""
-    if not grad_mode.enabled:
-        return
-    if tensor._edge is not None and tensor.is_leaf:
-        raise GradError(
-            f"{name}: a leaf Variable that requires grad is being used in an in-place operation. "
-            f"Do it under ng.no_grad(), on x.data, or on a clone.{_of_arguments()}"
-        )
-    base = tensor._base
-    if base is not None and base._edge is not None and base.is_leaf:
-        raise GradError(
-            f"{name}: a view of a leaf Variable that requires grad is being used in an in-place "
-            f"operation. Do it under ng.no_grad(), or on a clone.{_of_arguments()}"
-        )
-
-
-def _of_arguments() -> str:
-    """What there is to say of leaves while a step is recorded."""
-    if not machine.is_compiling():
-        return ""
-    return " Inside a compiled function an argument that requires grad is a leaf."
 
 
 class Function:

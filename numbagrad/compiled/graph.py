@@ -34,6 +34,17 @@ class Graph:
         self.outgoing: list[Ref | None] = []
         self.sources: list[frozenset[int]] = []
 
+    @staticmethod
+    def hooked(view: Tensor, base: Tensor) -> bool:
+        """Whether hooks see the gradient of a view before it reaches its base."""
+        edge = view._edge
+        while edge is not None and edge is not base._edge:
+            node = split_edge(edge)[0]
+            if node._hooks is not None:
+                return True
+            edge = node._edges[0] if len(node._edges) == 1 else None
+        return False
+
     def differentiate(self, outputs: list[Tensor]) -> None:
         """Record the backward pass from ``outputs`` to where the graph leaves the function."""
         outputs = list({id(t): t for t in outputs}.values())

@@ -20,6 +20,7 @@ import numpy as np
 from ..kernels.expr import Expr, symbol, to_text
 from ..kernels.halves import half_name
 from ..kernels.loops import numba_name
+from ..kernels.strides import meet
 from ..tape import Location, show_location
 from .shown import coloured, solid, without_parentheses, wrapped
 from .traced import Memory
@@ -108,13 +109,7 @@ class View:
     @property
     def distinct(self) -> bool:
         """Whether no two indices are one element (as after broadcasting)."""
-        steps = sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
-        reach = 0
-        for s, n in steps:
-            if s <= reach:
-                return False
-            reach += (n - 1) * s
-        return True
+        return not meet(self.shape, self.strides)
 
     def apart(self, other: View) -> bool:
         """Whether the two have no element in common; False where that would take long to tell."""

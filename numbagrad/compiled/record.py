@@ -27,6 +27,7 @@ from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.forks import held_during_forks
 from ..kernels.lists import ListKernel
 from ..kernels.loops import ElementwiseKernel
+from ..kernels.strides import meet
 from ..kernels.traced_array import TracedArray
 from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode, show_location, standing_behind, user_location
@@ -158,6 +159,14 @@ class Recorder(Deciding):
         for arg in taken[: getattr(kernel, "outputs", len(taken))]:
             refs = [r for r in (arg if type(arg) is list else [arg]) if isinstance(r, Ref)]
             self.written.update([r.memory for r in refs])
+            if isinstance(kernel, ElementwiseKernel) and any(
+                meet(r.shape, r.strides) for r in refs
+            ):
+                raise RecordingError(
+                    f"in-place: more than one element of the written-to tensor refers to a single "
+                    f"memory location, at {show_location(where)}: in a compiled function the order "
+                    f"of such writes is not kept. Please clone() the tensor before."
+                )
             if self.frozen and any([r.memory in self.frozen for r in refs]):
                 raise RecordingError(
                     f"x[mask][k]: one of the rows that a mask selects cannot be written inside a "

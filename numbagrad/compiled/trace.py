@@ -427,6 +427,8 @@ def _result(
     root: Any = id(base)
     if kind == "view":
         root = base if id(base) in known else True if id(base) in stand_ins else None
+    if graph.hooked(value, base):  # then its gradient is not just a part of that of the base
+        root = None if kind == "view" else id(value)
     found = Result(kind, None, ref, value._dtype, edge, value._version, root)
     if kind != "view":
         return found

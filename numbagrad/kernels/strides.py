@@ -15,7 +15,7 @@ import numpy as np
 
 from . import machine
 
-__all__ = ["common_order", "empty_in", "is_dense", "maker", "order_of", "ordered"]
+__all__ = ["common_order", "empty_in", "is_dense", "maker", "meet", "order_of", "ordered"]
 
 Order = tuple[int, ...]
 """Dimensions from the one with the largest steps to that with the smallest."""
@@ -113,3 +113,13 @@ def maker(order: Order, empty: Callable[..., np.ndarray]) -> Callable[..., np.nd
         return empty(tuple([shape[d] for d in order]), dtype).transpose(inverse)
 
     return make
+
+
+def meet(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether several indices are one element: of an expanded view, or one of windows."""
+    reach = 0
+    for s, n in sorted([(abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1]):
+        if s <= reach:
+            return True
+        reach += (n - 1) * s
+    return False

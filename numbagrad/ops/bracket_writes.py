@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import devices, dtypes
-from ..autograd.function import check_in_place
+from ..autograd.changes import check_in_place
 from ..errors import DimError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from ..autograd.function import check_in_place
+from ..autograd.changes import check_in_place
 from ..autograd.modes import enable_grad
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
-from ..kernels.strides import Order, is_dense, order_of
+from ..kernels.strides import Order, is_dense, meet, order_of
 from ..tape import grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
 from .base import Op, as_operand, base_of, copy_kernel, fill_kernel, full, make_view, new_empty
@@ -143,7 +143,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     if recording:
         check_in_place(x, name)
         check_followed(x, name)
-        if x._base is not None and not x._flat and _meet(*region_of(x)[:2]):
+        if x._base is not None and not x._flat and meet(*region_of(x)[:2]):
             raise several_in_one(name)
     check_distinct(x, name)
     machine.launch(copy_kernel, x._array, value._array)
@@ -198,6 +198,18 @@ def _rebase(x: Tensor, value: Tensor) -> None:
     _refresh_views(base)
     _retain_again(retaining)
     machine.moved()
+
+
+def following(tensors: tuple[Tensor, ...], name: str, change: Callable[[], None]) -> None:
+    """Call ``change``, which gives ``tensors`` other histories, and let their views have them."""
+    viewed = [t for t in tensors if any([view() is not None for view in t._views or ()])]
+    for tensor in viewed:
+        check_followed(tensor, name)
+    retaining = [pair for tensor in viewed for pair in _retaining(tensor)]
+    change()
+    for tensor in viewed:
+        _refresh_views(tensor)
+    _retain_again(retaining)
 
 
 def _retaining(x: Tensor) -> list[tuple[Tensor, Any]]:
@@ -265,21 +277,11 @@ def _refresh_views(base: Tensor) -> None:
             view._edge = None
             continue
         region = region_of(view)
-        if _meet(*region[:2]):
+        if meet(*region[:2]):
             view._edge = as_strided(base, *region)._edge
             continue
         _connect(ViewRegion, view, (base._edge,), (*region, order))
         view._edge.base_shape = base._array.shape
-
-
-def _meet(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether several indices are one element: of an expanded view, or one of windows."""
-    reach = 0
-    for s, n in sorted([(s, n) for n, s in zip(shape, strides, strict=True) if n > 1]):
-        if s <= reach:
-            return True
-        reach += (n - 1) * s
-    return False
 
 
 WRITERS = frozenset(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
-from ..autograd.function import check_in_place
+from ..autograd.changes import check_in_place
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.blocks import zeroed

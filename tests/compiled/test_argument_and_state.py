@@ -84,3 +84,13 @@ def test_others_are_not_recorded_again():
     for k in range(5):
         assert step(leaf(k, 1.0)).tolist() == [k, 1.0]
     assert step.cache_info().recordings == 1
+
+
+def test_windows_that_overlap_are_not_written():
+    def function(x):
+        y = x * 1.0
+        y.unfold(0, 3, 1).add_(1.0)
+        return y
+
+    with pytest.raises(ng.errors.RecordingError, match="refers to a single memory location"):
+        ng.compile(function)(ng.ones(5))

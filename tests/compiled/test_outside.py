@@ -229,6 +229,31 @@ def test_hooks_on_results_and_arguments():
     assert y.grad is not None
 
 
+def hooked_view(x):
+    y = x * 2.0
+    view = y.view_as(y)
+    view.register_hook(lambda g: g * 0.5)
+    return y, view
+
+
+def hooked_argument(x):
+    view = x[1:]
+    view.register_hook(lambda g: g * 0.5)
+    return view, x
+
+
+@pytest.mark.parametrize("function", [hooked_view, hooked_argument])
+def test_hooks_on_views_that_are_returned(function):
+    compiled = ng.compile(function)
+    for _ in range(2):
+        x = leaf(3)
+        grads = []
+        for call in (function, compiled):
+            one, other = call(x)
+            grads.append(ng.autograd.grad((one * one).sum() + (other * 3.0).sum(), x)[0].tolist())
+        assert grads[0] == grads[1]
+
+
 # name: (function, bytes that its node must keep beside its arguments and parameters)
 KEPT = {
     "relu": (lambda x: x.relu(), 0),

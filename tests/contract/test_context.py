@@ -386,6 +386,65 @@ def test_C7_mark_dirty_returns_the_input_itself_with_the_node():
     assert x.grad.tolist() == [6.0, 6.0]
 
 
+class AddInPlace(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        x.add_(y)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g
+
+
+def test_C7_living_views_of_what_is_dirty_have_its_history():
+    x, y = leaf(1.0, 2.0, 3.0), leaf(4.0, 5.0, 6.0)
+    inner = x * 2.0
+    view, kept = inner[1:], inner[:1]
+    kept.retain_grad()
+    AddInPlace.apply(inner, y)
+    (view**2).sum().backward(retain_graph=True)
+    assert x.grad.tolist() == [0.0, 36.0, 48.0] and y.grad.tolist() == [0.0, 18.0, 24.0]
+    kept.sum().backward()
+    assert kept.grad.tolist() == [1.0] and y.grad.tolist() == [1.0, 18.0, 24.0]
+
+
+class Shows(Function):
+    @staticmethod
+    def forward(ctx, x, whole):
+        return x if whole else x[1:]
+
+    @staticmethod
+    def backward(ctx, g):
+        return ng.cat([g.new_zeros(3 - len(g)), g]), None
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_argument_that_is_handed_back_cannot_be_changed_in_place(whole):
+    """PyTorch refuses it too: the argument would keep the history of what it was."""
+    y = leaf(1.0, 2.0, 3.0) * 1.0
+    shown = Shows.apply(y, whole)
+    for write in (lambda: shown.mul_(3.0), lambda: shown[:1].zero_()):
+        with pytest.raises(RuntimeError, match=r"Output 0 of ShowsBackward is a view .* clone"):
+            write()
+    assert y.tolist() == [1.0, 2.0, 3.0]
+    with ng.no_grad():
+        shown.mul_(1.0)
+    Shows.apply(ng.ones(3), whole).mul_(3.0)  # nothing has a history
+
+
+def test_a_view_made_without_history_cannot_be_changed_with_one():
+    y = leaf(1.0, 2.0) * 1.0
+    with ng.no_grad():
+        view = y[:1]
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+        view.mul_(2.0)
+    with ng.no_grad():
+        view.mul_(2.0)
+    assert y.tolist() == [2.0, 2.0]
+
+
 def test_C7_mark_dirty_of_a_leaf_that_needs_a_gradient_raises():
     with pytest.raises(RuntimeError, match=r"leaf .*in-place operation"):
         DoubleInPlace.apply(leaf(1.0))
