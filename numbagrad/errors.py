@@ -6,20 +6,28 @@ They subclass what a user of PyTorch or NumPy would catch.
 from __future__ import annotations
 
 __all__ = [
+    "CheckpointError",
     "DTypeError",
     "DeviceError",
     "DimError",
+    "DomainError",
     "FormatError",
     "FormulaError",
     "GradError",
     "GradcheckError",
     "GraphFreedError",
+    "NoTwinError",
     "NonFiniteError",
     "NotScalarError",
+    "OutOfMemoryError",
+    "RecordingError",
     "ShapeError",
     "StateDictError",
+    "StateMadeError",
     "UninitializedError",
     "VersionError",
+    "VmapError",
+    "WorkerError",
 ]
 
 
@@ -77,6 +85,13 @@ class NonFiniteError(GradError, FloatingPointError):
 
 class GradcheckError(RuntimeError):
     """The gradient written by hand is not the gradient measured by differences."""
+
+
+def class_name(value: object) -> str:
+    """What the class of ``value`` is called, with its library where it is a Tensor and not ours."""
+    kind = type(value)
+    library = kind.__module__.partition(".")[0]
+    return f"{library}.{kind.__name__}" if kind.__name__ == "Tensor" else kind.__name__
 
 
 class FormulaError(TypeError):

@@ -104,6 +104,12 @@ def load(
         else:
             tensors, metadata = _from_file(Path(path), place)
     except (safetensors.SafetensorError, DTypeError, TypeError, AttributeError, KeyError) as error:
+        if _is_pickle(path):
+            raise FormatError(
+                f"load: {path} is a pickle, as torch.save writes it, which runs code when it is "
+                f"read. Load it where it was made, and save it there with "
+                f"safetensors.torch.save_file."
+            ) from None
         raise _damaged(path, error) from None
     if _STRUCTURE not in metadata:
         return tensors
@@ -129,6 +135,14 @@ def _placing(map_location: Any) -> Callable[[Tensor], Tensor]:
         map_location = map_location.get("cpu")
     place = to_device("cpu" if map_location is None else map_location)
     return lambda tensor: tensor.to(place)
+
+
+def _is_pickle(path: Any) -> bool:
+    """Whether a file begins as a zip archive or a pickle does."""
+    if hasattr(path, "read"):
+        return False  # it has been read
+    with open(path, "rb") as file:
+        return file.read(4).startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x04"))
 
 
 def _damaged(path: Any, error: Exception) -> FormatError:

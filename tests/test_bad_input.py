@@ -526,3 +526,22 @@ def test_what_is_no_tensor_is_named(function, count):
         except (TypeError, ValueError, RuntimeError, IndexError) as error:
             assert str(error)
     assert (array == 1).all()
+
+
+def test_tensors_of_another_library_are_named(tmp_path):
+    foreign = type("Tensor", (), {"__module__": "torch"})()
+    x = ng.ones(2)
+    calls = [
+        lambda: x + foreign, lambda: foreign * x, lambda: x.add(foreign),
+        lambda: ng.cat([x, foreign]), lambda: ng.matmul(x, foreign),
+        lambda: ng.optim.SGD([foreign], 0.1),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(TypeError, match=r"torch\.Tensor"):
+            call()
+    with pytest.raises(RuntimeError, match=r"received torch\.Tensor\. Convert it with"):
+        ng.nn.Linear(2, 2).load_state_dict({"weight": foreign, "bias": foreign})
+    for start in (b"PK\x03\x04", b"\x80\x02"):
+        (tmp_path / "x.pt").write_bytes(start + bytes(40))
+        with pytest.raises(ValueError, match=r"is a pickle, .*safetensors\.torch\.save_file"):
+            ng.load(tmp_path / "x.pt")

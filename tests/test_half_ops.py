@@ -424,3 +424,13 @@ def test_deviations_whose_squares_are_beyond_a_half(dtype):
         np.testing.assert_allclose(found.float().numpy(), expected.numpy(), 5e-3)
     wide = ng.arange(70000.0).to(x.dtype)  # in pieces
     np.testing.assert_allclose(wide.std().item(), wide.float().std().item(), 5e-3)
+
+
+def test_gradients_of_small_norms() -> None:
+    """1 / norm is more than float16 holds, x / norm is not."""
+    for p in (2, 3, 2.5):
+        x = ng.full((1, 2), 1e-5, dtype=ng.float16, requires_grad=True)
+        x.norm(p, dim=1).sum().backward()
+        wide = x.detach().float().requires_grad_()
+        wide.norm(p, dim=1).sum().backward()
+        assert ng.allclose(x.grad.float(), wide.grad, rtol=0.06)

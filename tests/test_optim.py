@@ -415,6 +415,8 @@ def test_errors():
         optim.SGD([1.0], lr=0.1)
     with pytest.raises(ValueError, match="non-leaf"):
         optim.SGD([param * 2], lr=0.1)
+    with pytest.raises(ValueError, match="stands twice in one parameter group"):
+        optim.SGD([param, param], lr=0.1)
     with pytest.raises(ValueError, match="more than one parameter group"):
         optim.SGD([{"params": [param]}, {"params": [param]}], lr=0.1)
     with pytest.raises(ValueError, match="different number of parameter groups"):

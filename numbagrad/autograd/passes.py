@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from ..errors import GradError, ShapeError
+from ..errors import GradError, ShapeError, class_name
 from ..graph_walk import run_backward
 from ..tensor import Tensor, accumulate, root_of
 
@@ -93,7 +93,7 @@ def grad(
         raise GradError(f"grad: got {len(outputs)} tensors and {len(given)} gradients.")
     for tensor in inputs:
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"grad: inputs must be Tensors, got {type(tensor).__name__}.")
+            raise TypeError(f"grad: inputs must be Tensors, got {class_name(tensor)}.")
         if tensor._edge is None:
             raise GradError("grad: one of the differentiated Tensors does not require grad.")
     if materialize_grads and allow_unused is False:

@@ -230,16 +230,20 @@ def _norm_grad(g: Tensor, x: Tensor, out: Tensor, where: Axes, p: float) -> Tens
         mask = ties(abs(x.detach()), spread(out.detach(), where))
         count = Sum.apply(mask, where)
         return sign(x) * mask * spread(g / count, where)
+    kind = x._dtype
+    if kind in dtypes.HALVES:  # in which 1 / norm may be infinite, where x / norm is not
+        g, out = cast(g, dtypes.float32), cast(out, dtypes.float32)
+        x = x if p == 2 else cast(x, dtypes.float32)
     # Where the norm is 0 the gradient is 0; 1 stands in so that no order divides by it.
     zero = eq(out, 0.0)
     safe = masked_fill(out, zero, 1.0)
     if p == 2:
-        return x * spread(masked_fill(g / safe, zero, 0.0), where)
+        return cast(x * spread(masked_fill(g / safe, zero, 0.0), where), kind)
     scale = masked_fill(g * safe ** (1.0 - p), zero, 0.0)
     if p == 3:
-        return x * abs(x) * spread(scale, where)
+        return cast(x * abs(x) * spread(scale, where), kind)
     size = masked_fill(abs(x), eq(x, 0.0), 1.0)
-    return sign(x) * size ** (p - 1.0) * spread(scale, where)
+    return cast(sign(x) * size ** (p - 1.0) * spread(scale, where), kind)
 
 
 @remembered

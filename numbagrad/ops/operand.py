@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import DType
-from ..errors import DTypeError
+from ..errors import DTypeError, class_name
 from ..tensor import Tensor
 from .selected import Selected
 
@@ -20,7 +20,7 @@ def no_operand(name: str, value: Any, position: int = 0) -> TypeError:
     if type(value) is Selected:
         value.refuse(name)
     return TypeError(
-        f"{name}(): argument {position + 1} must be Tensor, not {type(value).__name__}. "
+        f"{name}(): argument {position + 1} must be Tensor, not {class_name(value)}. "
         f"Convert it with ng.tensor(...)."
     )
 

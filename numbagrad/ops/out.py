@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import devices
 from ..autograd.modes import no_grad
-from ..errors import DeviceError, DTypeError, GradError, ShapeError
+from ..errors import DeviceError, DTypeError, GradError, ShapeError, class_name
 from ..kernels import machine
 from ..later import OUR_FILES
 from ..tape import grad_mode
@@ -103,7 +103,7 @@ def into(
         if not isinstance(each, Tensor):
             place = f", element {position}," if several else ""
             raise TypeError(
-                f"{name}(): argument 'out'{place} must be Tensor, not {type(each).__name__}."
+                f"{name}(): argument 'out'{place} must be Tensor, not {class_name(each)}."
             )
     inputs = tensors_in((*args, *options.values()))
     _check_memory(name, outs, inputs)

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import DType
-from ..errors import FormulaError
+from ..errors import FormulaError, class_name
 from ..kernels import machine
 from ..kernels.derive import derivative
 from ..kernels.expr import is_constant, symbol
@@ -335,7 +335,7 @@ class PointwiseOp:
             return as_tensor(value)
         raise TypeError(
             f"{self.name}(): argument '{self.inputs[position]}' must be Tensor or number, not "
-            f"{type(value).__name__}. Convert it with ng.tensor(...)."
+            f"{class_name(value)}. Convert it with ng.tensor(...)."
         )
 
     def prepare(self, key: Any, operands: tuple, types: tuple) -> tuple:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..autograd.modes import enable_grad
 from ..dtypes import DType, float32
-from ..errors import ShapeError, StateMadeError
+from ..errors import ShapeError, StateMadeError, class_name
 from ..item_dict import ItemDict
 from ..kernels import machine
 from ..kernels.machine import launch
@@ -299,11 +299,16 @@ class Optimizer(Hooked):
             params = [param for _, param in params]
         for param in params:
             if not isinstance(param, Tensor):
-                raise TypeError(f"optimizer can only optimize Tensors, got {type(param).__name__}.")
+                raise TypeError(f"optimizer can only optimize Tensors, got {class_name(param)}.")
             if not param.is_leaf:
                 raise ValueError("can't optimize a non-leaf Tensor")
         known = {id(p) for held in self.param_groups for p in held["params"]}
-        if len({id(p) for p in params}) != len(params) or known & {id(p) for p in params}:
+        if len({id(p) for p in params}) != len(params):
+            raise ValueError(
+                "a parameter stands twice in one parameter group, and would be updated twice. Pass "
+                "each once, as list(dict.fromkeys(params)) does."
+            )
+        if known & {id(p) for p in params}:
             raise ValueError("some parameters appear in more than one parameter group")
         group["params"] = params
         for name, default in self.defaults.items():

@@ -1,4 +1,4 @@
-"""docs/compile.md shows the program and the source that its digits step has now.
+"""docs/compile_internals.md shows the program and the source that its digits step has now.
 
 NUMBAGRAD_WRITE_DOCS=1 python -m pytest tests/compiled/test_compile_page.py writes them anew.
 """
@@ -13,7 +13,7 @@ import test_docs
 
 from numbagrad.kernels import machine
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "compile.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "compile_internals.md"
 
 
 def with_block(text, name, content):

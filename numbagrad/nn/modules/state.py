@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...autograd.modes import no_grad
-from ...errors import StateDictError
+from ...errors import StateDictError, class_name
 from ...kernels import machine
 from ...tape import RemovableHandle
 from ...tensor import Tensor
@@ -347,7 +347,7 @@ class Comparison:
         if not isinstance(value, Tensor):
             errors.append(
                 f"While copying the parameter named {name!r}, expected a Tensor but received "
-                f"{type(value).__name__}."
+                f"{class_name(value)}. Convert it with ng.tensor(...)."
             )
         elif unset and isinstance(value, Uninitialized):
             pass  # neither has anything to copy
