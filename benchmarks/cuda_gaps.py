@@ -12,6 +12,7 @@ DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel", "strided
 
 KNOWN_GAPS = {
     "batch_norm.channel_affine": "elsewhere it is a formula, which steps join with others",
+    "batch_norm.move_statistics": "elsewhere batch_norm moves the running statistics itself",
     "batch_norm.channel_affine_grad": "elsewhere it is formulas and sums, which steps join",
     "distances.cdist": "elsewhere it is norms of differences, which steps join",
     "distances.cdist_grad": "elsewhere it is that of norms of differences",

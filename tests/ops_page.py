@@ -13,7 +13,7 @@ from typing import Any
 from cases import FAMILIES
 from compiled.op_rows import PARTLY, REFUSED
 from op_table import FLOATS, Case
-from scope import FUNCTIONAL, GROUPS, MODULES, has, missing
+from scope import FUNCTIONAL, GROUPS, has, missing
 
 import numbagrad as ng
 from benchmarks.cuda_gaps import LAPACK, ON_THE_HOST
@@ -46,8 +46,10 @@ NOTES = {
     "acosh": "the in-place form is differentiable",
     "atanh": "the in-place form is differentiable",
     "linalg.lstsq": "`rank` and residuals carry no gradient",
-    "unique": "sorted always; on the host",
-    "unique_consecutive": "on the host",
+    "unique": "sorted always",
+    "bincount": "compiled, with `minlength`",
+    "histogram": "compiled, with `range` or edges",
+    "nn.functional.one_hot": "compiled, with `num_classes`",
     "rand": "other numbers than PyTorch's for the same seed; the same on CPU and GPU",
     "randn": "as `rand`",
     "randint": "as `rand`",
@@ -77,6 +79,18 @@ WITHOUT_LAPACK = {
 }
 """Of ``linalg``, what runs on a GPU: products, and norms that need no singular values."""
 
+NO_GPU = ("unique", "unique_consecutive")
+"""Functions of the host that refuse a tensor on a GPU."""
+
+DIFFERENTIABLE = """
+    float type type_as view_as expand_as reshape_as sgn nansum nanmean cholesky lu_unpack
+    as_tensor asarray
+""".split()
+"""Functions whose results have gradients of any order that their rows do not check."""
+
+PARTLY_HERE = ("bincount", "histogram", "nn.functional.one_hot")
+"""Functions that are recorded when told how large the result is, which their rows leave out."""
+
 HEAD = """\
 # Operations
 
@@ -95,7 +109,8 @@ arguments, dtypes and errors are known to agree. Names and arguments are PyTorch
 | GPU | whether it runs there; `host` where it has nothing to do there |
 | Compiled | whether `ng.compile` records it: `partly` where some calls depend on values |
 
-Everything on a GPU is checked in Numba's simulator and by compiling; see [cuda.md](cuda.md).
+Everything on a GPU is checked in Numba's simulator and by compiling, and most of it ran on an
+NVIDIA H200; see [cuda.md](cuda.md#what-has-never-run-on-hardware).
 What takes float32 takes float16 and bfloat16 too, but for `nextafter`, `quantile`, `nanquantile`
 and `ctc_loss`.
 Complex numbers, sparse and quantised tensors, and `fft` do not exist.
@@ -167,6 +182,7 @@ def line(entry: Entry) -> str:
 
 SYNTAX = {
     "operator": "`+ - * / // % ** @ == != < <= > >= & \\| ^ ~`, unary, reflected and in place",
+    "where-one": "`where(condition)`",
     "getitem": "`x[...]`",
     "setitem": "`x[...] = y`",
     "bool": "`x.bool()`, `bool(x)`",
@@ -179,8 +195,9 @@ SYNTAX = {
 
 def call(entry: Entry) -> str:
     """The name with its arguments, and aliases."""
-    if entry.name in SYNTAX:
-        return SYNTAX[entry.name]
+    for name in (entry.name, entry.cases[0].name):
+        if name in SYNTAX:
+            return SYNTAX[name]
     owner, prefix = ng, ""
     found: Any = ng
     for part in entry.name.split("."):
@@ -227,6 +244,8 @@ def dtypes(entry: Entry) -> str:
 
 def gradient(entry: Entry) -> str:
     """How many times it can be differentiated."""
+    if entry.name in DIFFERENTIABLE:
+        return "any"
     orders = [case.orders for case in entry.cases if {*case.dtypes} & {*FLOATS}]
     most = max(orders, default=0)
     return "any" if most >= 2 else str(most) if most else "-"
@@ -234,6 +253,8 @@ def gradient(entry: Entry) -> str:
 
 def gpu(entry: Entry) -> str:
     """Whether it runs on a GPU."""
+    if entry.name in NO_GPU:
+        return "no"
     if all(case.name in ON_THE_HOST for case in entry.cases):
         return "host"
     if entry.name in WITHOUT_LAPACK:
@@ -243,6 +264,8 @@ def gpu(entry: Entry) -> str:
 
 def compiled(entry: Entry) -> str:
     """Whether it can be recorded; see ``compiled.op_rows``."""
+    if entry.name in PARTLY_HERE:
+        return "partly"
     random = "the row itself looks at values"
     refused = [random not in REFUSED.get(c.name, random) for c in entry.cases]
     if all(refused):
@@ -255,11 +278,22 @@ def rest() -> Iterator[str]:
     """Layers, and what of the scope does not exist."""
     yield "## nn.functional and nn\n"
     yield "Beside those above: " + ", ".join(f"`{n}`" for n in without_row()) + ".\n"
-    there = [f"`{n}`" for n in MODULES if has(n, ng.nn)]
-    yield "Modules: " + ", ".join(there) + ".\n"
+    yield "Modules: " + ", ".join(f"`{n}`" for n in modules()) + ".\n"
     yield "## Not yet\n"
     absent = [f"`{name}`" for group in GROUPS for name in missing(group)]
-    yield f"{', '.join(absent)}." if absent else "Nothing of the scope is missing."
+    groups = ", ".join(f"`{group}`" for group in GROUPS if group)
+    promised = f"[the names](../tests/scope.py) that are promised, of tensors, {groups}"
+    if absent:
+        yield f"Of {promised}, these are missing: {', '.join(absent)}."
+    else:
+        yield f"None of {promised}, is missing."
+
+
+def modules() -> list[str]:
+    """The classes of ``nn``: modules, parameters and buffers."""
+    kinds = (ng.nn.Module, ng.Tensor)
+    found = [(name, getattr(ng.nn, name)) for name in ng.nn.__all__]
+    return sorted(n for n, item in found if isinstance(item, type) and issubclass(item, kinds))
 
 
 def without_row() -> list[str]:

@@ -13,8 +13,9 @@ from itertools import chain, compress, repeat, starmap
 from typing import Any
 
 from ..tensor import Tensor
+from .traced import Gone
 
-__all__ = ["Nursery", "all_tensors", "dicts_that_hold", "tracked_tensors"]
+__all__ = ["Nursery", "all_tensors", "dicts_that_hold", "objects_of", "tracked_tensors"]
 
 
 def all_tensors() -> list[Tensor]:
@@ -27,7 +28,13 @@ def all_tensors() -> list[Tensor]:
 def tracked_tensors(generation: int | None = None) -> list[Tensor]:
     """The tensors among the objects that the collector follows, all or of one generation."""
     found = _of_kind(Tensor, gc.get_objects, generation)
-    return [t for t in found if getattr(t, "_array", None) is not None]  # else: not yet made
+    arrays = [getattr(t, "_array", None) for t in found]  # None: not yet made; or nothing to it
+    return [t for t, a in zip(found, arrays, strict=True) if a is not None and type(a) is not Gone]
+
+
+def objects_of(kind: type) -> list[Any]:
+    """The instances of ``kind`` that the collector follows."""
+    return _of_kind(kind, gc.get_objects)
 
 
 def dicts_that_hold(objects: list[Any]) -> list[dict[Any, Any]]:

@@ -160,7 +160,7 @@ class Recorder(Deciding):
             refs = [r for r in (arg if type(arg) is list else [arg]) if isinstance(r, Ref)]
             self.written.update([r.memory for r in refs])
             if isinstance(kernel, ElementwiseKernel) and any(
-                meet(r.shape, r.strides) for r in refs
+                0 not in r.shape and meet(r.shape, r.strides) for r in refs
             ):
                 raise RecordingError(
                     f"in-place: more than one element of the written-to tensor refers to a single "

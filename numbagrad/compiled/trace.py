@@ -8,12 +8,14 @@ from __future__ import annotations
 import gc
 import operator
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import RecordingError
+from ..errors import RecordingError, StateMadeError
 from ..kernels.traced_float import Count, TracedFloat
 from ..kernels.traced_math import tracing_math
 from ..tape import (
@@ -37,6 +39,7 @@ from .before import (
 from .draws import DrawError, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors, dicts_that_hold
+from .phantoms import clear_caches, expel, phantoms
 from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
 from .repeated import first_places
@@ -137,12 +140,12 @@ def record(
     """
     given = function, leaves, spec, bound, places, objects, carried, namespaces
     try:
-        return _record(*given)
+        return copy_context().run(_record, *given)  # what it sets there is gone afterwards
     except DrawError:
         if threading.active_count() == 1:
             raise
     # Another thread may have drawn meanwhile: it would hardly do so in both recordings.
-    return _record(*given)
+    return copy_context().run(_record, *given)
 
 
 def _record(
@@ -203,13 +206,19 @@ def _record(
                 _look_for_leaks(made, known, places)
                 check_unchanged(places)
                 check_undrawn(generators)
-        except BaseException:
+        except BaseException as error:
             for undo in reversed(recorder.adopted):
                 undo()
             held.put_back()
             put_back(places)
             for each in generators:
                 each.put_back()
+            if isinstance(error, Found):
+                clear_caches(phantoms(made.tensors()))
+            else:
+                if isinstance(error, StateMadeError):  # which nobody sees
+                    traceback.clear_frames(error.__traceback__)
+                expel(phantoms(made.tensors()))
             raise
         held.announce()
     return found
@@ -449,6 +458,14 @@ def _look_for_leaks(made: Nursery, allowed: set[int], places: list[Place]) -> No
         return
     gc.collect()
     kept = leaked(all_tensors())
+    if kept and clear_caches(kept):
+        kept = []
+        kept = leaked(all_tensors())
+        if not kept:
+            raise StateMadeError(
+                "compile: a functools.lru_cache keeps tensors that the compiled function makes, "
+                "other ones in each call. Return them, or take them as arguments."
+            )
     if kept:
         raise RecordingError(
             f"compile: {len(kept)} tensor(s) made inside the compiled function, the first of "

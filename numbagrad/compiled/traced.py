@@ -94,6 +94,17 @@ class Traced(TracedArray):
         refuse(what)
 
 
+class Gone:
+    """Stands for the array of a tensor whose recording has failed: what looks at it raises."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RecordingError(
+            "this tensor was made while ng.compile recorded a function, which did not succeed, and "
+            "has no values. What holds it, such as a default argument or an attribute of a class, "
+            "was filled by that function: set it anew, or fill it before the function is compiled."
+        )
+
+
 def root_of(array: Any) -> Any:
     """What owns the memory of ``array``: an array, on a GPU the memory itself."""
     return array.memory if type(array) is DeviceArray else root_of_host(array)

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import batch_norm as kernels
 from ..kernels.cpu import half_batch_norm as half_kernels
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .autocasting import raised
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, full, new_empty
@@ -68,6 +68,38 @@ def along_channels(v: Tensor, x: Tensor) -> Tensor:
     return v.reshape((v._array.shape[0], *(1,) * (x._array.ndim - 2)))
 
 
+def _normalised(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running: tuple[Tensor, Tensor] | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Any, Any]:
+    """``x`` normalised, and of each channel the mean and one over the deviation."""
+    planes = in_planes(x)
+    numpy, channels = arithmetic(x._dtype.numpy), planes.shape[1]
+    out = new_empty(x._array.shape, x._dtype, x._device)
+    mean = machine.empty((channels,), numpy, x._device)
+    rstd = machine.empty((channels,), numpy, x._device)
+    spare = machine.empty((channels,), numpy, x._device)
+    moved = (spare, spare) if running is None else tuple([r._array for r in running])
+    w = mean if weight is None else contiguous(weight)._array
+    b = mean if bias is None else contiguous(bias)._array
+    affine = (weight is not None) + 2 * (bias is not None)
+    kernel, room = kernels.batch_norm, list[Any]()
+    if _narrow(planes):
+        kernel, room = kernels.batch_norm_rows, _room(planes, x._device, 1, 3)
+    elif halves_here(x):
+        kernel = half_kernels.batch_norm_of_halves
+    if x._array.size:
+        machine.launch(
+            *(kernel, in_planes(out), mean, rstd, *moved, *room, planes, w, b),
+            *(momentum, eps, affine, int(running is not None)),
+        )
+    return out, mean, rstd
+
+
 class BatchNorm(Op, plain_notes=True):
     """Each channel of a batch to mean 0 and variance 1, then ``* weight + bias``.
 
@@ -85,29 +117,11 @@ class BatchNorm(Op, plain_notes=True):
         momentum: float,
         eps: float,
     ) -> Tensor:
-        planes = in_planes(x)
-        numpy, channels = arithmetic(x._dtype.numpy), planes.shape[1]
-        out = new_empty(x._array.shape, x._dtype, x._device)
-        mean = machine.empty((channels,), numpy, x._device)
-        rstd = machine.empty((channels,), numpy, x._device)
-        spare = machine.empty((channels,), numpy, x._device)
-        moved = (spare, spare) if running is None else tuple([r._array for r in running])
-        w = mean if weight is None else contiguous(weight)._array
-        b = mean if bias is None else contiguous(bias)._array
-        affine = (weight is not None) + 2 * (bias is not None)
-        kernel, room = kernels.batch_norm, list[Any]()
-        if _narrow(planes):
-            kernel, room = kernels.batch_norm_rows, _room(planes, x._device, 1, 3)
-        elif halves_here(x):
-            kernel = half_kernels.batch_norm_of_halves
+        out, *ctx.statistics = _normalised(x, weight, bias, running, momentum, eps)
         if x._array.size:  # nothing moves the statistics by nothing
-            machine.launch(
-                *(kernel, in_planes(out), mean, rstd, *moved, *room, planes, w, b),
-                *(momentum, eps, affine, int(running is not None)),
-            )
             for statistic in running or ():
                 statistic._bump_version()
-        ctx.statistics, ctx.eps = (mean, rstd), eps
+        ctx.statistics, ctx.eps = tuple(ctx.statistics), eps
         ctx.save(x, weight)
         return out
 
@@ -116,27 +130,60 @@ class BatchNorm(Op, plain_notes=True):
         x, weight = ctx.saved_tensors
         if grad_mode.enabled:
             return _batch_norm_grad(g, x, weight, ctx.eps)
-        channels, kind = (x._array.shape[1],), x._dtype
-        if halves_here(x):
-            kind = dtypes.float32
-        if not x._array.size:
-            nothing = full(channels, 0, kind, x._device)
-            return full(x._array.shape, 0, x._dtype, x._device), nothing, nothing.clone()
-        gx = new_empty(x._array.shape, x._dtype, x._device)
-        gweight = new_empty(channels, kind, x._device)
-        gbias = new_empty(channels, kind, x._device)
-        w = ctx.statistics[0] if weight is None else contiguous(weight)._array
-        planes = in_planes(x)
-        kernel, room = kernels.batch_norm_grad, list[Any]()
-        if _narrow(planes):
-            kernel, room = kernels.batch_norm_rows_grad, _room(planes, x._device, 2, 4)
-        elif halves_here(x):
-            kernel = half_kernels.batch_norm_of_halves_grad
-        machine.launch(
-            *(kernel, in_planes(gx), gweight._array, gbias._array, *room, in_planes(g), planes),
-            *(*ctx.statistics, w, int(weight is not None)),
-        )
-        return gx, gweight, gbias
+        mean, rstd = [wrap(each, dtypes.from_numpy(each.dtype)) for each in ctx.statistics]
+        found: tuple[Tensor, Tensor, Tensor] = _grads(g, x, weight, mean, rstd)
+        return found
+
+
+@remembered
+def _grads(
+    g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of ``BatchNorm``, by the statistics of its channels."""
+    channels, kind = (x._array.shape[1],), x._dtype
+    if halves_here(x):
+        kind = dtypes.float32
+    if not x._array.size:
+        nothing = full(channels, 0, kind, x._device)
+        return full(x._array.shape, 0, x._dtype, x._device), nothing, nothing.clone()
+    gx = new_empty(x._array.shape, x._dtype, x._device)
+    gweight = new_empty(channels, kind, x._device)
+    gbias = new_empty(channels, kind, x._device)
+    w = mean._array if weight is None else contiguous(weight)._array
+    planes = in_planes(x)
+    kernel, room = kernels.batch_norm_grad, list[Any]()
+    if _narrow(planes):
+        kernel, room = kernels.batch_norm_rows_grad, _room(planes, x._device, 2, 4)
+    elif halves_here(x):
+        kernel = half_kernels.batch_norm_of_halves_grad
+    machine.launch(
+        *(kernel, in_planes(gx), gweight._array, gbias._array, *room, in_planes(g), planes),
+        *(mean._array, rstd._array, w, int(weight is not None)),
+    )
+    return gx, gweight, gbias
+
+
+class BatchNormNoted(Op, remembers=True):
+    """``BatchNorm`` that notes the mean and the unbiased variance of each channel in its node:
+    who has called it moves the running ones by them, and what it launches is remembered."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Any, bias: Any, eps: float) -> Tensor:
+        mean, variance = _of_channels(x), _of_channels(x)
+        out, *statistics = _normalised(x, weight, bias, (mean, variance), 1.0, eps)
+        ctx.statistics, ctx.eps = tuple(statistics), eps
+        ctx.found = mean._array, variance._array
+        ctx.save(x, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        return *BatchNorm.backward(ctx, g), None
+
+
+def _of_channels(x: Tensor) -> Tensor:
+    """Room for a number of each channel."""
+    return new_empty((x._array.shape[1],), x._dtype, x._device)
 
 
 def _batch_norm_grad(g: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple:
@@ -289,11 +336,74 @@ def batch_norm(
     [[-1.0], [1.0]]
     """
     moves = training and running_mean is not None
+    if moves and _moved_apart(input, running_mean, running_var):
+        assert running_mean is not None and running_var is not None
+        arguments = input, running_mean, running_var, weight, bias, float(eps)
+        if grad_mode.enabled and any([getattr(t, "_edge", None) for t in (input, weight, bias)]):
+            out = _noted(*arguments)
+            mean, variance = out._edge.found
+        else:
+            out, *found = _told(*arguments)
+            mean, variance = [each._array for each in found]
+        pair = running_mean._array, running_var._array
+        kernels.move_statistics(*pair, mean, variance, float(momentum))
+        running_mean._bump_version()
+        running_var._bump_version()
+        return out
     given = input, running_mean, running_var, weight, bias, training, momentum, eps
     try:
         return (_batch_norm if moves else _again)(*given)
     except Unsized as looked:  # of rows that a mask selects
         return looked.instead(batch_norm, given, {})
+
+
+def _moved_apart(x: Any, mean: Any, variance: Any) -> bool:
+    """Whether running statistics are moved after a remembered call: on the host, of float32 and
+    float64, with nobody behind the verbs."""
+    if machine.closed or machine.autocasting or type(x) is not Tensor or not x._array.size:
+        return False
+    for each in (mean, variance):
+        if type(each) is not Tensor or each._device is not devices.cpu or not each._flat:
+            return False
+        if each._dtype is not x._dtype or each._edge is not None or x._dtype.itemsize < 4:
+            return False
+    return x._device is devices.cpu
+
+
+@remembered
+def _noted(
+    input: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, eps: float
+) -> Tensor:
+    """``BatchNormNoted``, its arguments checked as those of ``batch_norm``."""
+    _check_moving(input, mean, variance, weight, bias, eps)
+    out: Tensor = BatchNormNoted.apply(input, weight, bias, eps)
+    return out
+
+
+@remembered
+def _told(
+    input: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same without a history: the mean and the unbiased variance of each channel too."""
+    _check_moving(input, mean, variance, weight, bias, eps)
+    found = _of_channels(input), _of_channels(input)
+    return _normalised(input, weight, bias, found, 1.0, eps)[0], *found
+
+
+def _check_moving(x: Tensor, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> None:
+    """Look at the arguments of ``batch_norm`` that moves statistics."""
+    name, kind = "batch_norm", as_operand("batch_norm", x)._dtype
+    channels = channels_of(name, x)
+    statistics = {"running_mean": mean, "running_var": variance}
+    check_channels(name, x, channels, kind, **statistics, weight=weight, bias=bias)
+    _check_training(name, x, channels, eps)
+
+
+def _check_training(name: str, x: Tensor, channels: int, eps: float) -> None:
+    """Raise where a batch has no statistics."""
+    _several(name, x, x._array.size // max(channels, 1))
+    if eps < 0:
+        raise ValueError(f"{name}: eps must not be negative during training, but got {eps}.")
 
 
 def _batch_norm(
@@ -325,9 +435,7 @@ def _batch_norm(
     statistics = {"running_mean": running_mean, "running_var": running_var}
     check_channels(name, input, channels, kind, **statistics, weight=weight, bias=bias)
     if training:
-        _several(name, input, input._array.size // max(channels, 1))
-        if eps < 0:
-            raise ValueError(f"{name}: eps must not be negative during training, but got {eps}.")
+        _check_training(name, input, channels, eps)
         running = None
         if running_mean is not None and running_var is not None:
             running = running_mean, running_var

@@ -17,7 +17,7 @@ from ..machine import kernel
 from .norm import dot_from, squares_from, sum_of, summing
 
 __all__ = ["batch_norm", "batch_norm_grad", "batch_norm_rows", "batch_norm_rows_grad"]
-__all__ += ["channel_affine", "channel_affine_grad"]
+__all__ += ["channel_affine", "channel_affine_grad", "move_statistics"]
 
 inlined = inner(forceinline=True, fastmath={"contract", "nsz"})
 
@@ -68,8 +68,19 @@ def apply_to_channel(out, x, c, center, scale, shift):
 def track_statistics(running_mean, running_var, c, center, variance, momentum, count):
     """Move both by ``momentum`` towards the mean and the unbiased variance."""
     unbiased = variance * count / max(count - 1, 1)
+    if momentum == 1:  # what is there may be anything
+        running_mean[c], running_var[c] = center, unbiased
+        return
     running_mean[c] = (1 - momentum) * running_mean[c] + momentum * center
     running_var[c] = (1 - momentum) * running_var[c] + momentum * unbiased
+
+
+@kernel(outputs=2)
+def move_statistics(running_mean, running_var, mean, variance, momentum):
+    """Move both by ``momentum`` towards the mean and the unbiased variance; all (c)."""
+    for c in range(mean.size):
+        running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c]
+        running_var[c] = (1 - momentum) * running_var[c] + momentum * variance[c]
 
 
 @kernel(outputs=5, grain=32768)

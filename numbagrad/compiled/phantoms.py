@@ -1,0 +1,69 @@
+"""Tensors of a recording that outlive it: they have shapes, and no values that mean anything.
+
+What a recorded function keeps where nobody looks, in the cache of a ``functools.lru_cache`` or as a
+default argument, would be found by later calls. Such caches are cleared, for that is always right;
+other places keep a tensor that raises when it is used. Start reading at ``expel``.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Iterable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from ..tensor import Tensor
+from .heap import objects_of
+from .traced import Gone, traced
+
+__all__ = ["clear_caches", "expel", "phantoms"]
+
+_CACHE = type(functools.lru_cache(len))
+
+DEEPEST, MOST = 4, 1 << 17
+"""How many containers may lie between a cache and a tensor, and how many objects are looked at."""
+
+
+def phantoms(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Those of ``tensors`` that belong to a recording."""
+    return [t for t in tensors if traced(t._array)]
+
+
+def clear_caches(tensors: list[Tensor]) -> bool:
+    """Clear each ``functools.lru_cache`` that holds any of ``tensors``; whether one does."""
+    wanted = {id(tensor) for tensor in tensors}
+    found = [c for c in objects_of(_CACHE) if c.cache_info().currsize and _holds(c, wanted)]
+    for cache in found:
+        cache.cache_clear()
+    return bool(found)
+
+
+def _holds(cache: Any, wanted: set[int]) -> bool:
+    """Whether any of the objects with these ids is among what ``cache`` has kept."""
+    level, looked = [gc.get_referents(cache)], 0
+    for _ in range(DEEPEST):
+        below = []
+        for objects in level:
+            looked += len(objects)
+            if looked > MOST:
+                return False
+            for value in objects:
+                if id(value) in wanted:
+                    return True
+                if isinstance(value, (dict, tuple, list, set, frozenset)):
+                    below.append(gc.get_referents(value))
+                elif not isinstance(value, (type, ModuleType, FunctionType)):
+                    members = getattr(value, "__dict__", None)
+                    if type(members) is dict:
+                        below.append(list(members.values()))
+        level = below
+    return False
+
+
+def expel(tensors: list[Tensor]) -> None:
+    """Let nobody find the tensors of a recording that has failed, or raise where somebody does."""
+    if tensors:
+        clear_caches(tensors)
+    for tensor in tensors:
+        tensor._array = Gone()

@@ -1,0 +1,136 @@
+"""What a recorded function keeps outside of itself: nobody finds tensors without values there."""
+
+from __future__ import annotations
+
+import functools
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+from numbagrad.errors import RecordingError
+
+
+@dataclass
+class Pair:
+    """Two tensors."""
+
+    mask: ng.Tensor
+    ramp: ng.Tensor
+
+
+@pytest.mark.parametrize("size", [None, 4])
+@pytest.mark.parametrize("kind", ["tensor", "tuple", "object"])
+def test_what_a_cache_keeps_is_made_once_for_real(kind, size):
+    """As of masks and tables of positions: the first call runs as it is."""
+
+    @functools.lru_cache(size)
+    def table(n):
+        ramp = ng.arange(float(n)) + 1
+        return {"tensor": ramp, "tuple": (ramp, [ramp]), "object": Pair(ramp > 1, ramp)}[kind]
+
+    def function(x):
+        found = table(len(x))
+        ramp = {"tensor": lambda: found, "tuple": lambda: found[1][0], "object": lambda: found.ramp}
+        return x * ramp[kind]()
+
+    compiled = ng.compile(function)
+    for _ in range(3):
+        assert compiled(ng.ones(3)).tolist() == [1.0, 2.0, 3.0]
+    assert compiled.cache_info().recordings == 1 and table.cache_info().misses <= 2
+    assert function(ng.ones(3)).tolist() == [1.0, 2.0, 3.0]
+    assert compiled(ng.ones(2)).tolist() == [1.0, 2.0]
+
+
+def test_a_cache_beside_state_that_is_made():
+    @functools.lru_cache
+    def ramp(n):
+        return ng.arange(float(n)) + 1
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = None
+
+        def forward(self, x):
+            if self.scale is None:
+                self.scale = ng.ones(3)
+            return x * ramp(3) * self.scale
+
+    compiled = ng.compile(Layer())
+    assert [compiled(ng.ones(3)).tolist() for _ in range(3)] == [[1.0, 2.0, 3.0]] * 3
+
+
+def test_a_cache_that_keeps_other_tensors_in_each_call_is_refused():
+    kept = functools.lru_cache(lambda x: x * 2.0)
+    compiled = ng.compile(lambda x: kept(x) + 1.0)
+    x = ng.ones(2)
+    assert compiled(x).tolist() == [3.0, 3.0]  # as it is
+    with pytest.raises(RecordingError, match="lru_cache keeps tensors"):
+        compiled(x)
+    assert kept(x).tolist() == [2.0, 2.0]
+
+
+class Holder:
+    """Where somebody puts something."""
+
+
+def in_class(n):
+    if not hasattr(Holder, "table"):
+        Holder.table = ng.arange(n) + 1
+    return Holder.table
+
+
+def in_default(n, cache={}):  # noqa: B006
+    if "table" not in cache:
+        cache["table"] = ng.arange(n) + 1
+    return cache["table"]
+
+
+@pytest.mark.parametrize("made", [in_class, in_default])
+def test_elsewhere_it_raises_whenever_it_is_used(made):
+    def function(x):
+        return x * made(3.0)
+
+    compiled = ng.compile(function)
+    with pytest.raises(RecordingError, match="kept outside"):
+        compiled(ng.ones(3))
+    for call in (compiled, function):
+        with pytest.raises(RecordingError, match="has no values"):
+            call(ng.ones(3))
+    if made is in_class:
+        del Holder.table
+    else:
+        in_default.__defaults__[0].clear()
+    assert function(ng.ones(3)).tolist() == compiled(ng.ones(3)).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_context_variable_is_as_it_was():
+    variable = ContextVar("variable", default=None)
+
+    def function(x):
+        if variable.get() is None:
+            variable.set(ng.arange(3.0) + 1)
+        return x * variable.get()
+
+    compiled = ng.compile(function)
+    with pytest.raises(RecordingError, match="kept outside"):
+        compiled(ng.ones(3))
+    assert variable.get() is None and function(ng.ones(3)).tolist() == [1.0, 2.0, 3.0]
+    assert compiled(ng.ones(3)).tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_nothing_may_be_written_in_place(rows):
+    """A batch of none: its strides are 0, and no element is another."""
+
+    def function(x):
+        y = x * 1.0
+        y[:, 0] += 1.0
+        y[y > 5] = 0.5
+        return y.index_add(0, ng.zeros(rows, dtype=ng.int64), x)
+
+    x = ng.ones(rows, 2)
+    assert ng.equal(ng.compile(function)(x), function(x))
