@@ -205,7 +205,7 @@ def following(tensors: tuple[Tensor, ...], name: str, change: Callable[[], None]
     viewed = [t for t in tensors if any([view() is not None for view in t._views or ()])]
     for tensor in viewed:
         check_followed(tensor, name)
-    retaining = [pair for tensor in viewed for pair in _retaining(tensor)]
+    retaining = [pair for tensor in tensors for pair in _retaining(tensor)]
     change()
     for tensor in viewed:
         _refresh_views(tensor)

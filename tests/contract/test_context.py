@@ -408,6 +408,10 @@ def test_C7_living_views_of_what_is_dirty_have_its_history():
     assert x.grad.tolist() == [0.0, 36.0, 48.0] and y.grad.tolist() == [0.0, 18.0, 24.0]
     kept.sum().backward()
     assert kept.grad.tolist() == [1.0] and y.grad.tolist() == [1.0, 18.0, 24.0]
+    inner = x * 1.0
+    inner.retain_grad()
+    (DoubleInPlace.apply(inner) ** 2).sum().backward()
+    assert inner.grad.tolist() == [4.0, 8.0, 12.0]  # of what it is now
 
 
 class Shows(Function):
