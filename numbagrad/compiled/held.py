@@ -101,6 +101,10 @@ class Held:
             self._note(own[table], dict(own[table]))
         self._note_inside({k: v for k, v in own.items() if k not in _TABLES})
 
+    def let_go(self) -> None:
+        """Hold no module that has been made meanwhile: nobody else may."""
+        self.seen = {id(module): module for module in self.modules}
+
     def note_entry(self, container: dict[str, Any], name: str) -> None:
         """Note an entry of an optimiser's dict before it is set, unless it is carried."""
         location = id(container), name

@@ -203,6 +203,7 @@ def _record(
                 known = {id(b.tensor) for b in before}
                 effects = (*found.effects.grads, *found.effects.arrays)
                 known |= {id(t) for _, t in effects} | recorder.parted
+                held.let_go()
                 _look_for_leaks(made, known, places)
                 check_unchanged(places)
                 check_undrawn(generators)

@@ -88,7 +88,7 @@ def launch_checked(
             raise wrong
         index, dim, size = where
         known = not machine.is_traced(index)
-        value = index.reshape(-1)[position] if known else f"number {position}"
+        value = index.reshape(-1)[position] if known else f"at position {position}"
         raise DimError(
             f"{name}: index {value} is out of bounds for dimension {dim} with size {size}."
         )

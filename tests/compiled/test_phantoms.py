@@ -134,3 +134,15 @@ def test_nothing_may_be_written_in_place(rows):
 
     x = ng.ones(rows, 2)
     assert ng.equal(ng.compile(function)(x), function(x))
+
+
+def test_a_module_may_be_made_inside():
+    functions = [
+        lambda x: nn.LayerNorm(2)(x), lambda x: nn.PReLU()(x), lambda x: nn.BatchNorm1d(2)(x),
+        lambda x: nn.Sequential(nn.Embedding.from_pretrained(x), nn.Flatten())(ng.tensor([[0, 1]])),
+    ]  # fmt: skip
+    x = ng.tensor([[1.0, 2.0], [3.0, 5.0]])
+    for function in functions:
+        compiled = ng.compile(function)
+        for _ in range(2):
+            assert ng.allclose(compiled(x), function(x))

@@ -88,7 +88,7 @@ def test_a_loop_in_python_does_the_same(steps):
         np.testing.assert_allclose(a.detach(), b.detach(), atol=1e-5)
     x[3, steps - 1] = 9
     before = [p.detach().clone() for p in mine]
-    with pytest.raises(IndexError, match="embedding: index number 3 is out of bounds"):
+    with pytest.raises(IndexError, match="embedding: index at position 3 is out of bounds"):
         compiled(x, y, 1.0)
     assert all(ng.equal(a, b) for a, b in zip(before, mine, strict=True))
 

@@ -190,6 +190,7 @@ S = optim.lr_scheduler
 SCHEDULERS = {
     "lambda": lambda o: S.LambdaLR(o, lambda k: min(1.0, (k + 1) / 3) * math.cos(k / 10)),
     "cosine": lambda o: S.CosineAnnealingLR(o, 5),
+    "restarts": lambda o: S.CosineAnnealingWarmRestarts(o, 2, 2),
     "one cycle": lambda o: S.OneCycleLR(o, 0.1, total_steps=10),
     "cyclic": lambda o: S.CyclicLR(o, 0.01, 0.1, 3),
     "chained": lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9)]),

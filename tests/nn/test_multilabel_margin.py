@@ -88,7 +88,7 @@ def test_multilabel_margin_loss_says_what_is_wrong():
         F.multilabel_margin_loss(y, y)
     with pytest.raises(ValueError, match="max is not a valid value for reduction"):
         F.multilabel_margin_loss(x, y, reduction="max")
-    with pytest.raises(IndexError, match="multilabel_margin_loss: index number 0 is out of"):
+    with pytest.raises(IndexError, match="multilabel_margin_loss: index at position 0 is out of"):
         ng.compile(F.multilabel_margin_loss)(x, y + 1)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...kernels import machine
 from ..optimizer import Optimizer
 from .base import LRScheduler
 
@@ -91,7 +92,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 raise ValueError(f"Expected non-negative epoch, but got {epoch}")
             self.last_epoch = epoch - 1  # type: ignore[assignment]
         super().step()
-        self.last_epoch = math.floor(self.last_epoch)
+        if not machine.is_compiling():  # there an epoch is a whole number
+            self.last_epoch = math.floor(self.last_epoch)
 
     def get_lr(self) -> list[float]:
         """The rate of each group at ``last_epoch``."""
