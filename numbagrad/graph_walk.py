@@ -161,6 +161,9 @@ def run_backward(
     autocast, grad_mode.autocast = grad_mode.autocast, None  # gradients have their dtypes already
     take, find, one_output = pending.pop, pending.get, ONE_OUTPUT
     in_place = () if create_graph else IN_PLACE
+    # A recording that fails gives nodes that it has run back what they had saved.
+    recorder: Any = machine.recorder.current if machine.recording else None
+    freeing = recorder.freeing if hasattr(type(recorder), "freeing") else None
     try:
         for node in order:
             held = take(node, None)
@@ -207,6 +210,8 @@ def run_backward(
             if anomaly is not None:
                 anomaly.gradients(node, results)
             if not retain_graph and node._saved:
+                if freeing is not None:
+                    freeing(node)
                 node._saved = None
             for edge, grad in zip(node._edges, results):  # noqa: B905  strict costs 90 ns
                 if edge is None or grad is None:

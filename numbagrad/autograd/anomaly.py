@@ -148,6 +148,9 @@ class Watcher:
         """Never: all that runs has values."""
         return False
 
+    def freeing(self, node: Any) -> None:
+        """Nothing: it is run back for real."""
+
     def freeze(self, array: Any) -> None:
         """Nothing: rows that a mask selects are views of their own."""
 

@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from ..errors import RecordingError, StateMadeError
 from ..tensor import Tensor
-from .heap import objects_of
+from .heap import Nursery, all_tensors, dicts_that_hold, objects_of
+from .places import Place
 from .traced import Gone, traced
 
-__all__ = ["clear_caches", "expel", "phantoms"]
+__all__ = ["clear_caches", "expel", "look_for_leaks", "phantoms"]
 
 _CACHE = type(functools.lru_cache(len))
 
@@ -67,3 +69,48 @@ def expel(tensors: list[Tensor]) -> None:
         clear_caches(tensors)
     for tensor in tensors:
         tensor._array = Gone()
+
+
+def look_for_leaks(made: Nursery, allowed: set[int], places: list[Place]) -> None:
+    """Raise if a tensor without values has been kept in some object outside."""
+
+    def leaked(tensors: list[Tensor]) -> list[Tensor]:
+        return [t for t in tensors if traced(t._array) and id(t) not in allowed]
+
+    if not leaked(made.tensors()):
+        return
+    gc.collect(0)  # what only cycles of the tape hold
+    if not leaked(all_tensors()):
+        return
+    gc.collect()
+    kept = leaked(all_tensors())
+    if kept and clear_caches(kept):
+        kept = []
+        kept = leaked(all_tensors())
+        if not kept:
+            raise StateMadeError(
+                "compile: a functools.lru_cache keeps tensors that the compiled function makes, "
+                "other ones in each call. Return them, or take them as arguments."
+            )
+    if kept:
+        raise RecordingError(
+            f"compile: {len(kept)} tensor(s) made inside the compiled function, the first of "
+            f"shape {list(kept[0].shape)}, are kept outside of it{_holder(kept[0], places)}. A "
+            f"compiled call would not renew them: return them instead, or write them in place into "
+            f"tensors that are there."
+        )
+
+
+def _holder(tensor: Tensor, places: list[Place]) -> str:
+    for place in places:
+        for container, _ in place.content:
+            values = container.values() if isinstance(container, dict) else container
+            if any([value is tensor for value in values]):
+                return f", in {place.name!r}"
+    for holder in dicts_that_hold([tensor]):
+        for key, value in holder.items():
+            if value is tensor and key == "_base":
+                return ", for a gradient or another tensor is a view of it: set that to a clone()"
+            if value is tensor and isinstance(key, str):
+                return f", as {key!r}"
+    return ""

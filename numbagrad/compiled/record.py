@@ -68,6 +68,8 @@ class Recorder(Deciding):
         self.frozen: set[Memory] = set()  # what may not be written any more
         self.parted: set[int] = set()  # ids of vectors whose parts become gradients
         self.adopted: list[Callable[[], None]] = []  # how to take back state made meanwhile
+        self.start = 0  # nodes with larger numbers are made by the function
+        self.freed: list[tuple[Any, Any]] = []  # others that it has run back, what they had saved
         self.newborn: dict[int, Before] = {}  # that state, by the id of its array
         self.lasting: set[int] = set()  # ids of arrays that outlive the step
         self.before: frozenset[int] = frozenset()  # ids of arrays that lived before
@@ -173,6 +175,11 @@ class Recorder(Deciding):
                     f"compiled function, at {show_location(where)}: the others would not be "
                     f"written with it. Write into a clone() of it, or into x."
                 )
+
+    def freeing(self, node: Any) -> None:
+        """Note what a node from before has saved, which is about to be forgotten."""
+        if node._sequence <= self.start:
+            self.freed.append((node, node._saved))
 
     def freeze(self, array: Any) -> None:
         """Refuse to write ``array`` from now on."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import gc
 import operator
 import threading
 import traceback
@@ -39,7 +38,7 @@ from .before import (
 from .draws import DrawError, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors, dicts_that_hold
-from .phantoms import clear_caches, expel, phantoms
+from .phantoms import clear_caches, expel, look_for_leaks, phantoms
 from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
 from .repeated import first_places
@@ -170,7 +169,7 @@ def _record(
         held.carried = carried
         held.note_all(places, objects)
         recorder.asked = Asked(objects)
-        start = next_sequence()
+        start = recorder.start = next_sequence()
         try:
             with Nursery() as made:
                 with recording_with(recorder), tracing_math(namespaces):
@@ -204,7 +203,7 @@ def _record(
                 effects = (*found.effects.grads, *found.effects.arrays)
                 known |= {id(t) for _, t in effects} | recorder.parted
                 held.let_go()
-                _look_for_leaks(made, known, places)
+                look_for_leaks(made, known, places)
                 check_unchanged(places)
                 check_undrawn(generators)
         except BaseException as error:
@@ -214,6 +213,8 @@ def _record(
             put_back(places)
             for each in generators:
                 each.put_back()
+            for node, saved in recorder.freed:
+                node._saved = saved
             if isinstance(error, Found):
                 clear_caches(phantoms(made.tensors()))
             else:
@@ -444,51 +445,6 @@ def _result(
         return found
     mine = id(value._counter)
     return replace(found, counter=counters.get(mine), apart=mine not in counters)
-
-
-def _look_for_leaks(made: Nursery, allowed: set[int], places: list[Place]) -> None:
-    """Raise if a tensor without values has been kept in some object outside."""
-
-    def leaked(tensors: list[Tensor]) -> list[Tensor]:
-        return [t for t in tensors if traced(t._array) and id(t) not in allowed]
-
-    if not leaked(made.tensors()):
-        return
-    gc.collect(0)  # what only cycles of the tape hold
-    if not leaked(all_tensors()):
-        return
-    gc.collect()
-    kept = leaked(all_tensors())
-    if kept and clear_caches(kept):
-        kept = []
-        kept = leaked(all_tensors())
-        if not kept:
-            raise StateMadeError(
-                "compile: a functools.lru_cache keeps tensors that the compiled function makes, "
-                "other ones in each call. Return them, or take them as arguments."
-            )
-    if kept:
-        raise RecordingError(
-            f"compile: {len(kept)} tensor(s) made inside the compiled function, the first of "
-            f"shape {list(kept[0].shape)}, are kept outside of it{_holder(kept[0], places)}. A "
-            f"compiled call would not renew them: return them instead, or write them in place into "
-            f"tensors that are there."
-        )
-
-
-def _holder(tensor: Tensor, places: list[Place]) -> str:
-    for place in places:
-        for container, _ in place.content:
-            values = container.values() if isinstance(container, dict) else container
-            if any([value is tensor for value in values]):
-                return f", in {place.name!r}"
-    for holder in dicts_that_hold([tensor]):
-        for key, value in holder.items():
-            if value is tensor and key == "_base":
-                return ", for a gradient or another tensor is a view of it: set that to a clone()"
-            if value is tensor and isinstance(key, str):
-                return f", as {key!r}"
-    return ""
 
 
 _names: dict[int, tuple[weakref.ref, str]] = {}

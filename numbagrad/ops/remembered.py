@@ -89,6 +89,9 @@ class _Watcher:
         """Note plain numbers that kernels look up."""
         self.launches.table(values)
 
+    def freeing(self, node: Any) -> None:
+        """Nothing: it is run back for real."""
+
     def _cannot(self, *_: Any) -> bool:
         self.launches.possible = False
         return False

@@ -381,3 +381,25 @@ def test_the_first_gradient_may_be_asked_for_with_a_graph():
     assert g.allclose(expected) and g.requires_grad
     with pytest.raises(GradError, match="differentiable once"):
         g.sum().backward()
+
+
+def test_a_graph_from_outside_is_there_after_a_recording_that_fails():
+    """One that sets state is recorded twice; one that raises has changed nothing."""
+    state = {"mean": ng.zeros(3)}
+
+    def function(x, weight, bad):
+        loss = (x * weight).sum()
+        state["mean"] = state["mean"] * 0.9 + x.detach()
+        loss.backward()
+        if bad and x.sum() > 0:
+            return loss
+        return loss.detach()
+
+    leaf_of = ng.ones(3, requires_grad=True)
+    weight = leaf_of * 2.0
+    compiled = ng.compile(function)
+    with pytest.raises(ng.errors.RecordingError, match="bool"):
+        compiled(ng.ones(3), weight, True)
+    assert leaf_of.grad is None
+    assert compiled(ng.ones(3), weight, False).item() == 6.0
+    assert leaf_of.grad.tolist() == [2.0, 2.0, 2.0]
