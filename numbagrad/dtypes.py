@@ -125,6 +125,11 @@ when_default_changes: list[Callable[[], None]] = []
 """What has to know of another default dtype."""
 
 
+def plain_number(value: Any) -> Any:
+    """A number of a class of its own, as a member of an ``IntEnum`` is, as Python's."""
+    return int(value) if isinstance(value, int) else float(value)
+
+
 def of_number(value: Any) -> DType:
     """The dtype that a Python number brings to promotion."""
     if value is True or value is False:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import operator
 
@@ -269,3 +270,36 @@ def test_halves_promote_as_in_torch():
             theirs = torch.result_type(vector(a, torch), number)
             ranks = [(dtype_of(a), 2), (of_number(number), 0)]
             assert result_type(ranks).name == str(theirs)[6:], f"{a} {number}"
+
+
+class Choice(enum.IntEnum):
+    """Numbers with names."""
+
+    ONE = 1
+    TWO = 2
+
+
+class Length(float):
+    """A number of a class of its own."""
+
+
+def test_numbers_of_other_classes_are_numbers():
+    x, y = ng.tensor([1, 2, 3]), ng.tensor([1.0, 2.0, 3.0])
+    two, half = Choice.TWO, Length(0.5)
+    assert (x == two).tolist() == [False, True, False] and (y > two).tolist() == [
+        False,
+        False,
+        True,
+    ]
+    for found, expected in (
+        (x * two, x * 2), (two * y, y * 2), (y**two, y**2), (y / half, y / 0.5),
+        (y.clamp(Choice.ONE, two), y.clamp(1, 2)), (ng.where(x > 1, y, two), ng.where(x > 1, y, 2)),
+        (ng.add(y, y, alpha=two), y * 3), (ng.full((2,), two), ng.full((2,), 2)),
+        (ng.zeros(2).fill_(half), ng.full((2,), 0.5)), (x.clone().add_(two), x + 2),
+        (y.masked_fill(x > 1, half), ng.tensor([1.0, 0.5, 0.5])),
+        (ng.full((1,), half), ng.tensor([0.5])),
+        (ng.compile(lambda y: y * two + half)(y), y * 2 + 0.5),
+    ):  # fmt: skip
+        assert found.dtype is expected.dtype and ng.equal(found, expected)
+    for call in (lambda: ng.full((1,), two), lambda: x * two):
+        assert call().dtype is ng.int64

@@ -243,5 +243,7 @@ def chunks_of(loops: Sequence[Loop]) -> int:
 
 
 def shared_out(loop: Loop) -> bool:
-    """Whether a loop gets threads."""
-    return bool(loop.space) and threads() > 1 and effort(loop) >= WORTH_THREADS
+    """Whether a loop is compiled with threads. One that sums is on one thread too: the same code
+    adds up in the same order."""
+    sums = any([store.mode != "store" for store in loop.stores])
+    return bool(loop.space) and (sums or threads() > 1) and effort(loop) >= WORTH_THREADS

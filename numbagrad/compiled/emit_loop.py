@@ -20,6 +20,9 @@ from .shown import without_parentheses
 
 CHUNKS = 64
 """Most chunks of a shared loop."""
+WIDE, FEWER_CHUNKS = 256, 16
+"""Sums of columns from which their rows, one for each chunk, would not stay in the first cache, and
+most chunks then: 1024 sums of 1024 rows took a tenth longer on one thread than without chunks."""
 WORTH_THREADS = 1 << 16
 """Iterations, those with a function such as exp counted eight times, from which a loop gets a
 compilation with threads of its own: 0.2 s once, to save 5 us and more each time. From 2^19 on a
@@ -43,6 +46,17 @@ def effort(loop: Loop) -> int:
 
     nodes = topological([line.expr for line in loop.lines])
     return loop.size * (1 + 7 * sum(node.op in COSTLY for node in nodes))
+
+
+def _most_chunks(loop: Loop) -> int:
+    """In how many chunks threads share out a loop at most."""
+    for o, store in zip(loop.outs, loop.stores, strict=True):
+        strides = o.view.strides
+        if store.mode != "store" and not strides[0] and any(strides):
+            kept = [n for n, s in zip(loop.space, strides, strict=True) if s]
+            if math.prod(kept) >= WIDE:
+                return FEWER_CHUNKS
+    return CHUNKS
 
 
 class LoopText:
@@ -71,7 +85,7 @@ class LoopText:
         self.sums = 0
         self.parts_of_sums = 0
         self.parts = 0  # of memory that the loop touches, which never meet
-        self.chunks = min(loop.space[0], CHUNKS) if shared else 1
+        self.chunks = min(loop.space[0], _most_chunks(loop)) if shared else 1
 
     def lines(self, outer: int = 0) -> list[str]:
         """The text, without the loops over the first ``outer`` dims."""
@@ -275,19 +289,21 @@ class LoopText:
             if again:  # beside float64 the formula would be vectorised for numbers of its width
                 body, value = self.second, again
         body.append(f"{e.use('store_apart')}({sums}, {mine}, {old} + {wide}({value}), {own})")
+        if cut:  # the rows of the other chunks are added to the first, one after another
+            n, first, other = e.number(count), f"{e.loops}.0.2", f"{e.loops}.1.2"
+            e.loops += 1
+            old = f"load_apart({sums}, j, {first!r})"
+            self.last += [
+                f"for c in range(1, {e.number(self.chunks)}):",
+                f"    for j in range({n}):",
+                f"        more = load_apart({sums}, c * {n} + j, {other!r})",
+                f"        store_apart({sums}, j, {old} + more, {first!r})",
+            ]
         indent = ""
         for d in kept:
             self.last.append(f"{indent}for i{d} in range({e.number(self.loop.space[d])}):")
             indent += "    "
-        if cut:
-            self.last += [
-                f"{indent}{total} = {wide}(0)",
-                f"{indent}for c in range({e.number(self.chunks)}):",
-                f"{indent}    {total} = {total} + load({sums}, {mine})",
-                indent + result.format(total),
-            ]
-        else:
-            self.last.append(indent + result.format(f"load({sums}, {spot})"))
+        self.last.append(indent + result.format(f"load({sums}, {spot})"))
 
     def read_back(self, value: str) -> str:
         """What reads a value that the loop also stores, all of it; "" if it does not."""

@@ -16,6 +16,7 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import create as kernels
 from ..kernels.strides import order_of, ordered
+from ..tape import NUMBERS
 from ..tensor import Tensor, wrap
 from . import base
 from .argument_names import made_by_names, made_plainly
@@ -100,7 +101,7 @@ def _number(name: str, value: Any) -> Any:
         value = value.item()
     if not isinstance(value, (int, float)):
         raise TypeError(f"{name}: fill value must be a number, not {type(value).__name__}.")
-    return value
+    return value if type(value) in NUMBERS else dtypes.plain_number(value)
 
 
 def full(

@@ -329,6 +329,8 @@ class PointwiseOp:
             return value
         if isinstance(value, (np.floating, np.integer, np.bool_)):
             return value.item()
+        if isinstance(value, (int, float)):  # of a class of its own, as members of an IntEnum
+            return dtypes.plain_number(value)
         if isinstance(value, np.ndarray):
             from .from_data import as_tensor
 

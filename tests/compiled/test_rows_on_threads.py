@@ -101,3 +101,35 @@ def test_what_lives_in_a_row_only_takes_a_row():
     words = told.split(",")[0].split()
     size = float(words[2]) * {"kB": 1e3, "MB": 1e6, "B": 1}[words[3]]
     assert size < 1e6, told  # they are 8 MB
+
+
+SUMS = {
+    "columns": lambda x: (x * x).sum(0),
+    "all": lambda x: (x * 1.5).exp().sum(),
+    "rows": lambda x: (x * x).sum(1),
+    "two at once": lambda x: ((x * x).sum(0), (x * 2).mean()),
+    "inner columns": lambda x: (x.reshape(-1, 2, x.shape[1] // 2) * 2).sum((0, 2)),
+    "variance": lambda x: x.var(0),
+}
+
+
+@pytest.mark.parametrize(
+    "shape", [(1400, 64), (300, 300), (64, 2048), (70000, 2), (4, 40000)], ids=str
+)
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_have_the_same_bits_for_any_threads(name, shape):
+    x = ng.tensor(np.random.default_rng(0).standard_normal(shape))
+    compiled = ng.compile(SUMS[name])
+    before, found = ng.get_num_threads(), []
+    try:
+        for threads in range(1, before + 1):
+            ng.set_num_threads(threads)
+            out = compiled(x)
+            found.append([t.tolist() for t in (out if isinstance(out, tuple) else (out,))])
+    finally:
+        ng.set_num_threads(before)
+    assert all(f == found[0] for f in found)
+    expected = SUMS[name](x)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for one, other in zip(found[0], expected, strict=True):
+        np.testing.assert_allclose(one, other.numpy(), 1e-10, 1e-10)
