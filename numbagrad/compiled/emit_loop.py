@@ -290,13 +290,13 @@ class LoopText:
                 body, value = self.second, again
         body.append(f"{e.use('store_apart')}({sums}, {mine}, {old} + {wide}({value}), {own})")
         if cut:  # the rows of the other chunks are added to the first, one after another
-            n, first, other = e.number(count), f"{e.loops}.0.2", f"{e.loops}.1.2"
+            length, first, other = e.number(count), f"{e.loops}.0.2", f"{e.loops}.1.2"
             e.loops += 1
             old = f"load_apart({sums}, j, {first!r})"
             self.last += [
                 f"for c in range(1, {e.number(self.chunks)}):",
-                f"    for j in range({n}):",
-                f"        more = load_apart({sums}, c * {n} + j, {other!r})",
+                f"    for j in range({length}):",
+                f"        more = load_apart({sums}, c * {length} + j, {other!r})",
                 f"        store_apart({sums}, j, {old} + more, {first!r})",
             ]
         indent = ""

@@ -93,7 +93,8 @@ class CompiledFunction:
         self._recordings = 0
         self._reasons: deque[str] = deque(maxlen=REASONS)
         self._key_before: tuple | None = None
-        self._warned = self._has_made_state = False
+        self._warned = False
+        self._made_state: tuple | None = None  # the signature for which a call ran as it is
         self._other_values = 0  # how often a recording was made for another Python value
         self._slow_calls = 0
         self._exchanged = Exchanged()
@@ -138,13 +139,13 @@ class CompiledFunction:
             except Decided:
                 return self._general(args, kwargs)
             except StateMadeError:
-                if self._has_made_state:
+                if self._made_state == key:
                     raise
             if made is None:  # not in ``except``, where an error that a library keeps would keep it
-                self._has_made_state = True
+                self._made_state = key
                 self._forget_reason()
                 return self._function(*args, **kwargs)  # and the next call is recorded
-            self._has_made_state, entry = False, made
+            self._made_state, entry = None, made
             found = entry.call(given)
             if found is MISS:  # the arguments overlap memory that is written
                 entries.remove(entry)

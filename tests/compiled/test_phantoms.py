@@ -73,6 +73,16 @@ def test_a_cache_that_keeps_other_tensors_in_each_call_is_refused():
     assert kept(x).tolist() == [2.0, 2.0]
 
 
+def test_a_cache_for_each_of_several_sizes():
+    @functools.lru_cache(None)
+    def mask(size):
+        return ng.ones(size, size, dtype=ng.bool).tril()
+
+    compiled = ng.compile(lambda x: x.masked_fill(~mask(len(x)), 0.0))
+    for size in (3, 2, 4, 3, 5, 5):
+        assert compiled(ng.ones(size, size)).sum().item() == size * (size + 1) / 2
+
+
 class Holder:
     """Where somebody puts something."""
 
