@@ -575,6 +575,7 @@ WRITERS = {
     "batched/history.py": 2,
     "compiled/gradients.py": 1,
     "compiled/outside.py": 1,
+    "compiled/phantoms.py": 1,
     "compiled/trace.py": 3,
     "compiled/watch.py": 3,
     "ops/axes.py": 1,

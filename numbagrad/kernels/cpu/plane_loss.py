@@ -127,8 +127,8 @@ def cross_entropy_of_planes_grad(
                     store(gx, start + j * p + i, one(0))
                 continue
             scale = load(g, at + i) if reduction == NONE else one(load(g, 0) / norm[0])
-            share = load(weight, t) if weighted else one(1)
+            own = sharp * load(weight, t) if weighted else sharp
             place = start + t * p + i  # made again, for halves are rounded where they lie
             power = falling_exp(load(x, place) - load(lse, at + i))
-            spread = load(level, i) * share
-            store(gx, place, load(mass, i) * power - spread - scale * sharp * share)
+            spread = load(level, i) * (load(weight, t) if weighted else one(1))
+            store(gx, place, load(mass, i) * power - spread - scale * own)
