@@ -6,6 +6,7 @@ They subclass what a user of PyTorch or NumPy would catch.
 from __future__ import annotations
 
 __all__ = [
+    "CacheFilledError",
     "CheckpointError",
     "DTypeError",
     "DeviceError",
@@ -124,3 +125,7 @@ class RecordingError(RuntimeError):
 
 class StateMadeError(RecordingError):
     """A recorded function makes state that later calls find: it has to be run once before."""
+
+
+class CacheFilledError(StateMadeError):
+    """A recorded function fills a ``functools.lru_cache``: it has to be run once before."""

@@ -138,11 +138,12 @@ def _placing(map_location: Any) -> Callable[[Tensor], Tensor]:
 
 
 def _is_pickle(path: Any) -> bool:
-    """Whether a file begins as a zip archive or a pickle does."""
+    """Whether a file begins as a pickle does, or as an archive that holds one."""
     if hasattr(path, "read"):
         return False  # it has been read
     with open(path, "rb") as file:
-        return file.read(4).startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x04"))
+        start = file.read(256)
+    return start[:2] in (b"\x80\x02", b"\x80\x04") or (start[:2] == b"PK" and b"data.pkl" in start)
 
 
 def _damaged(path: Any, error: Exception) -> FormatError:

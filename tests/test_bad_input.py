@@ -541,7 +541,7 @@ def test_tensors_of_another_library_are_named(tmp_path):
             call()
     with pytest.raises(RuntimeError, match=r"received torch\.Tensor\. Convert it with"):
         ng.nn.Linear(2, 2).load_state_dict({"weight": foreign, "bias": foreign})
-    for start in (b"PK\x03\x04", b"\x80\x02"):
+    for start in (b"PK\x03\x04archive/data.pkl", b"\x80\x02"):
         (tmp_path / "x.pt").write_bytes(start + bytes(40))
         with pytest.raises(ValueError, match=r"is a pickle, .*safetensors\.torch\.save_file"):
             ng.load(tmp_path / "x.pt")

@@ -715,3 +715,29 @@ def test_a_tensor_that_is_zeroed_says_where():
         z.zero_()
     with pytest.raises(RuntimeError, match=r"changed at .*test_remembered\.py"):
         z.sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(16, 5), (4, 3, 6, 6)], ids=str)
+def test_running_statistics_move_in_each_call(shape):
+    """More calls than are needed to remember; without and with a history."""
+    rng, channels = np.random.default_rng(0), shape[1]
+    mean, variance = ng.zeros(channels).double(), ng.ones(channels).double()
+    means, variances = np.zeros(channels), np.ones(channels)
+    weight = ng.rand(channels).double().requires_grad_()
+    axes = (0, *range(2, len(shape)))
+    for k in range(60):
+        values = rng.standard_normal(shape) * (k + 1)
+        x = ng.tensor(values).requires_grad_(k % 2 == 0)
+        with ng.set_grad_enabled(k % 3 > 0):
+            before = mean._version
+            out = ng.nn.functional.batch_norm(x, mean, variance, weight, None, True, 0.2)
+        means = 0.8 * means + 0.2 * values.mean(axes)
+        variances = 0.8 * variances + 0.2 * values.var(axes, ddof=1)
+        np.testing.assert_allclose(mean.numpy(), means, 1e-12)
+        np.testing.assert_allclose(variance.numpy(), variances, 1e-12)
+        assert mean._version > before and out.requires_grad == (k % 3 > 0)
+        if out.requires_grad and k % 2 == 0:
+            g = ng.tensor(rng.standard_normal(shape))
+            (got,) = ng.autograd.grad(out, x, g)
+            plain = ng.nn.functional.batch_norm(x, None, None, weight, None, True)
+            np.testing.assert_allclose(got, ng.autograd.grad(plain, x, g)[0], 1e-10, 1e-12)

@@ -149,9 +149,10 @@ class FunctionCtx(Recorded):
         for i, output in enumerate(outputs):
             if not isinstance(output, Tensor) or (dirty and among(output, dirty)):
                 continue
-            if tracked and _shows(output, args):
+            again = output._edge is not None or among(output, args)
+            if tracked and (again or output._base is not None) and _shows(output, args):
                 aliases.append(i)
-            if output._edge is not None or among(output, args):
+            if again:
                 # An input handed back (or a tensor with a history of its own) must not have its
                 # history replaced: the output is another tensor on the same memory.
                 output._version_counter()

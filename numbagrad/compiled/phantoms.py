@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ..errors import RecordingError, StateMadeError
+from ..errors import CacheFilledError, RecordingError
 from ..tensor import Tensor
 from .heap import Nursery, all_tensors, dicts_that_hold, objects_of
 from .places import Place
@@ -68,7 +68,7 @@ def expel(tensors: list[Tensor]) -> None:
     if tensors:
         clear_caches(tensors)
     for tensor in tensors:
-        tensor._array = Gone()
+        tensor._array, tensor._flat = Gone(), False  # else some would enter native code at once
 
 
 def look_for_leaks(made: Nursery, allowed: set[int], places: list[Place]) -> None:
@@ -88,7 +88,7 @@ def look_for_leaks(made: Nursery, allowed: set[int], places: list[Place]) -> Non
         kept = []
         kept = leaked(all_tensors())
         if not kept:
-            raise StateMadeError(
+            raise CacheFilledError(
                 "compile: a functools.lru_cache keeps tensors that the compiled function makes, "
                 "other ones in each call. Return them, or take them as arguments."
             )

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..errors import RecordingError, StateMadeError
+from ..errors import CacheFilledError, RecordingError, StateMadeError
 from ..kernels import machine
 from ..kernels.traced_float import Count
 from ..tape import grad_mode
@@ -134,17 +134,24 @@ class CompiledFunction:
             if self._counting.note(spec, leaves):
                 return self._general(args, kwargs)
             made: Entry | None = None
+            filled = False
             try:
                 made = self._new_entry(key, entries, leaves, spec)
             except Decided:
                 return self._general(args, kwargs)
-            except StateMadeError:
+            except StateMadeError as error:
                 if self._made_state == key:
                     raise
+                filled = isinstance(error, CacheFilledError)
             if made is None:  # not in ``except``, where an error that a library keeps would keep it
                 self._made_state = key
                 self._forget_reason()
-                return self._function(*args, **kwargs)  # and the next call is recorded
+                result = self._function(*args, **kwargs)  # and the next call is recorded
+                if filled:  # at once: others may clear the cache again
+                    with suppress(CacheFilledError):
+                        self._new_entry(key, entries, leaves, spec)
+                        self._made_state = None
+                return result
             self._made_state, entry = None, made
             found = entry.call(given)
             if found is MISS:  # the arguments overlap memory that is written

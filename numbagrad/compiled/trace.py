@@ -69,7 +69,8 @@ class Result:
     version: how often it was changed in place. root: which tensor it is a view of for the tape:
     that of state, True for an argument, None for neither; of fresh memory a number. counter: of a
     view of state, where it is one that a tensor from before has. apart: whether a view has a
-    version of its own, as ``.data`` has.
+    version of its own, as ``.data`` has. hooked: whether the gradient of a view is not just a part
+    of that of its base, for a hook is called on the way.
     """
 
     kind: str
@@ -81,6 +82,7 @@ class Result:
     root: Any = None
     counter: Counter | None = None
     apart: bool = False
+    hooked: bool = False
 
 
 @dataclass
@@ -438,9 +440,8 @@ def _result(
     root: Any = id(base)
     if kind == "view":
         root = base if id(base) in known else True if id(base) in stand_ins else None
-    if graph.hooked(value, base):  # then its gradient is not just a part of that of the base
-        root = None if kind == "view" else id(value)
-    found = Result(kind, None, ref, value._dtype, edge, value._version, root)
+    hooked = graph.hooked(value, base)
+    found = Result(kind, None, ref, value._dtype, edge, value._version, root, hooked=hooked)
     if kind != "view":
         return found
     mine = id(value._counter)

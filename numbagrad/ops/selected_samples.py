@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import dtypes
 from ..autograd.modes import no_grad
 from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
+from .batch_norm import channels_of, check_channels
 from .elementwise import cast, rsqrt, where
+from .norm import single
 from .selected import RULES, Selected, Unsized
 from .selected_over_all import variance_of_all
 from .selected_rules import by_name, first_of, gated, keywords_of, lined_up, rows_of
@@ -83,28 +86,39 @@ def _batch_norm(function: Callable, *args: Any, **options: Any) -> Any:
         return rows.beside(
             gated(function(**{**named, "input": gated(rows.whole, rows.mask)}), rows.mask)
         )
+    name, whole, kind = "batch_norm", rows.whole, rows._dtype
+    vectors = {k: named[k] for k in ("running_mean", "running_var", "weight", "bias")}
+    if kind in dtypes.HALVES:
+        vectors = {k: single(name, k, v, kind) for k, v in vectors.items()}
+        whole = cast(whole, dtypes.float32)
+    check_channels(name, whole, channels_of(name, whole), whole._dtype, **vectors)
+    if named["eps"] < 0:
+        raise ValueError(f"{name}: eps must not be negative, but got {named['eps']}.")
     dims = (0, *range(2, rows.rank))
     spread, center, _, count = variance_of_all(rows, dims, True, 0)
 
     def fail(_: int) -> None:
         raise ShapeError(
             "batch_norm: Expected more than 1 value per channel when training, but the mask "
-            "selects one number of each, or none."
+            "selects one number of each."
         )
 
-    machine.check(where(count > 1, -1, 0).reshape((1,))._array, fail)
+    machine.check(where(count.eq(1), 0, -1).reshape((1,))._array, fail)
     if mean is not None and variance is not None:
         with no_grad():
             share = named["momentum"]
             unbiased = spread * (count / (count - 1))
             for old, new in ((mean, center), (variance, unbiased)):
                 new = cast(reshape(new, old._array.shape), old._dtype)
+                new = where(count > 0, new, old)  # nothing moves them by nothing
                 old.mul_(1 - share).add_(new * share)
-    out = (rows - cast(center, rows._dtype)) * cast(rsqrt(spread + named["eps"]), rows._dtype)
+    out = (rows.beside(whole) - center) * rsqrt(spread + named["eps"])
     along = (1, -1, *[1] * (rows.rank - 2))
-    if named["weight"] is not None:
-        out = out * cast(named["weight"], rows._dtype).reshape(along)
-    return out if named["bias"] is None else out + cast(named["bias"], rows._dtype).reshape(along)
+    if vectors["weight"] is not None:
+        out = out * vectors["weight"].reshape(along)
+    if vectors["bias"] is not None:
+        out = out + vectors["bias"].reshape(along)
+    return out.beside(cast(out.whole, kind))
 
 
 RULES.update(dict.fromkeys(_RANKS, _of_samples))

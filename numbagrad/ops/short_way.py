@@ -264,8 +264,9 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
                     return out
                 del out_array
         if operator:
-            ours = isinstance(y, OPERANDS) or type(y).__name__ == "Tensor"  # then it says whose
-            return general((x, y)) if ours else NotImplemented
+            if isinstance(y, OPERANDS) or type(y).__module__ == "torch":  # then it says whose
+                return general((x, y))
+            return NotImplemented
         return general((x, y)) if _out is surplus is None else op.into((x, y), surplus, _out)
 
     if operator:  # which reads neither surplus nor _out; a slot fills two defaults in 15 ns

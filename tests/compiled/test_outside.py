@@ -252,6 +252,18 @@ def test_hooks_on_views_that_are_returned(function):
             one, other = call(x)
             grads.append(ng.autograd.grad((one * one).sum() + (other * 3.0).sum(), x)[0].tolist())
         assert grads[0] == grads[1]
+        for write in (0, 1):  # what is written in one is written in the other
+            if function is hooked_argument:
+                break
+            grads = []
+            for call in (function, compiled):
+                x, more = leaf(3), leaf(3)
+                pair = call(x)
+                pair[write].add_(more * 2.0)
+                assert pair[0].tolist() == pair[1].tolist()
+                (pair[0] * pair[1]).sum().backward()
+                grads.append([x.grad.tolist(), more.grad.tolist()])
+            assert grads[0] == grads[1]
 
 
 # name: (function, bytes that its node must keep beside its arguments and parameters)

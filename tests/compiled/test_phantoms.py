@@ -81,6 +81,11 @@ def test_a_cache_for_each_of_several_sizes():
     compiled = ng.compile(lambda x: x.masked_fill(~mask(len(x)), 0.0))
     for size in (3, 2, 4, 3, 5, 5):
         assert compiled(ng.ones(size, size)).sum().item() == size * (size + 1) / 2
+    assert compiled.cache_info().recordings == 4
+    alternating = ng.compile(lambda x: x * mask(len(x)).sum())
+    for k in range(6):
+        alternating(ng.ones(6 + k % 2))
+    assert alternating.cache_info().recordings == 2
 
 
 class Holder:
@@ -110,6 +115,10 @@ def test_elsewhere_it_raises_whenever_it_is_used(made):
     for call in (compiled, function):
         with pytest.raises(RecordingError, match="has no values"):
             call(ng.ones(3))
+    kept = Holder.table if made is in_class else in_default.__defaults__[0]["table"]
+    for use in (kept.zero_, kept.tolist, lambda: kept + 1, lambda: ng.zeros_like(kept)):
+        with pytest.raises(RecordingError, match="has no values"):
+            use()
     if made is in_class:
         del Holder.table
     else:

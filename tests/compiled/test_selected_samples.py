@@ -179,3 +179,20 @@ def test_what_is_refused(name):
     x, m = ng.randn(4, 2), ng.tensor([True, False, True, False])
     with pytest.raises((RecordingError, ValueError, IndexError), match=words):
         ng.compile(function)(x, m)
+
+
+def test_batch_norm_of_halves_far_from_zero():
+    """In float32, rounded once; and its arguments are looked at."""
+    ng.manual_seed(0)
+    x, m = (ng.randn(64, 3) + 100).bfloat16(), ng.arange(64) % 3 > 0
+    function = lambda x, m: F.batch_norm(x[m], None, None, training=True)  # noqa: E731
+    assert ng.equal(ng.compile(function)(x, m), function(x, m))
+    for options, error in (({"weight": ng.ones(1)}, ValueError), ({"eps": -1.0}, ValueError)):
+        call = ng.compile(
+            lambda x, m, options=options: F.batch_norm(x[m], None, None, training=True, **options)
+        )
+        with pytest.raises(error):
+            call(x.float(), m)
+    mean, variance = ng.zeros(3), ng.ones(3)
+    moved = ng.compile(lambda x, m: F.batch_norm(x[m], mean, variance, training=True))
+    assert moved(x.float(), m & False).shape == (0, 3) and mean.tolist() == [0.0] * 3
