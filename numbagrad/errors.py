@@ -1,6 +1,6 @@
 """Exception classes; each docstring gives the cause and the remedy.
 
-They subclass what a user of PyTorch or NumPy would catch.
+They subclass what a user of PyTorch or NumPy would catch. ``class_name`` is for their messages.
 """
 
 from __future__ import annotations
@@ -88,13 +88,6 @@ class GradcheckError(RuntimeError):
     """The gradient written by hand is not the gradient measured by differences."""
 
 
-def class_name(value: object) -> str:
-    """What the class of ``value`` is called, with its library where it is a Tensor and not ours."""
-    kind = type(value)
-    library = kind.__module__.partition(".")[0]
-    return f"{library}.{kind.__name__}" if kind.__name__ == "Tensor" else kind.__name__
-
-
 class FormulaError(TypeError):
     """A scalar formula uses Python that cannot be translated. The message shows the line."""
 
@@ -129,3 +122,10 @@ class StateMadeError(RecordingError):
 
 class CacheFilledError(StateMadeError):
     """A recorded function fills a ``functools.lru_cache``: it has to be run once before."""
+
+
+def class_name(value: object) -> str:
+    """What the class of ``value`` is called, with its library where it is a Tensor and not ours."""
+    kind = type(value)
+    library = kind.__module__.partition(".")[0]
+    return f"{library}.{kind.__name__}" if kind.__name__ == "Tensor" else kind.__name__

@@ -279,8 +279,8 @@ def _view_text(w: Writer, k: int, r: Result, source: str, layout: str, on_tape: 
     if not on_tape:
         return _with_edge(w, k, r, f"beside({source}, {layout})")
     w.after.append(f"r{k} = part({source}, {layout}, True)")
-    w.after.append("if True:" if r.hooked else f"if r{k}._edge is None:")
-    w.after.append(f"    r{k}._edge = output_edge(node, {r.edge})")
+    edge = f"r{k}._edge = output_edge(node, {r.edge})"
+    w.after += [edge] if r.hooked else [f"if r{k}._edge is None:", f"    {edge}"]
     return f"r{k}"
 
 

@@ -21,7 +21,8 @@ from ..tensor import Tensor, wrap
 from .autocasting import raised
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, full, new_empty
-from .elementwise import addcmul, cast, rsqrt
+from .channel_affine import ChannelAffine, affine_by_channels, along_channels, in_planes
+from .elementwise import cast, rsqrt
 from .norm import LayerNorm, halves_here, in_float32, single
 from .remembered import remembered
 from .selected import Unsized
@@ -31,17 +32,6 @@ __all__: list[str] = []  # in nn.functional alone
 NARROW = 16
 """Elements of a plane, one float32 vector of a cache line, from which a channel is read by itself.
 """
-
-FEW = 8
-"""Elements of a plane below which scaling and shifting it by itself takes longer than the formula
-that is broadcast; above, that takes up to four times as long."""
-
-
-def in_planes(x: Tensor) -> Any:
-    """The array of ``x`` as (n, c, p)."""
-    array = contiguous(x)._array
-    n, channels = array.shape[:2]
-    return array.reshape((n, channels, math.prod(array.shape[2:])))
 
 
 def _narrow(planes: Any) -> bool:
@@ -61,11 +51,6 @@ def _room(planes: Any, device: Any, sums: int, lines: int) -> list[Any]:
         ((lines, columns), arithmetic(planes.dtype))
     ]
     return [machine.empty(shape, np.dtype(dtype), device) for shape, dtype in shapes]
-
-
-def along_channels(v: Tensor, x: Tensor) -> Tensor:
-    """``v`` (c) in a shape that broadcasts against ``x`` (n, c, ...)."""
-    return v.reshape((v._array.shape[0], *(1,) * (x._array.ndim - 2)))
 
 
 def _normalised(
@@ -182,8 +167,8 @@ class BatchNormNoted(Op, remembers=True):
 
 
 def _of_channels(x: Tensor) -> Tensor:
-    """Room for a number of each channel."""
-    return new_empty((x._array.shape[1],), x._dtype, x._device)
+    """A zero for each channel: moved by 1, running statistics are those of the batch."""
+    return full((x._array.shape[1],), 0, x._dtype, x._device)
 
 
 def _batch_norm_grad(g: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple:
@@ -248,55 +233,6 @@ def _several(name: str, x: Tensor, count: int) -> None:
             f"{name}: Expected more than 1 value per channel when training, got input size "
             f"{list(x._array.shape)}. Use a larger batch, or eval()."
         )
-
-
-def affine_by_channels(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    if weight is None or bias is None:
-        if weight is not None:
-            x = x * along_channels(weight, x)
-        return x if bias is None else x + along_channels(bias, x)
-    return ChannelAffine.apply(x, weight, bias)
-
-
-class ChannelAffine(Op, remembers=True):
-    """``x * weight + bias``, a number of each for each channel."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save(x, weight)
-        if _is_formula(x, weight, bias):
-            return addcmul(along_channels(bias, x), x, along_channels(weight, x))
-        out = new_empty(x._array.shape, x._dtype, x._device)
-        vectors = contiguous(weight)._array, contiguous(bias)._array
-        machine.launch(kernels.channel_affine, in_planes(out), in_planes(x), *vectors)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple:
-        x, weight = ctx.saved_tensors
-        if not any(ctx.needs_input_grad[1:]):
-            return g * along_channels(weight, x), None, None
-        if grad_mode.enabled or not x._array.size or _is_formula(g, x, weight):
-            return _channel_grads(g, x, weight)
-        gx = new_empty(x._array.shape, x._dtype, x._device)
-        sums = [new_empty(weight._array.shape, x._dtype, x._device) for _ in range(2)]
-        arrays = in_planes(g), in_planes(x), contiguous(weight)._array
-        kernel, written = kernels.channel_affine_grad, [t._array for t in sums]
-        machine.launch(kernel, in_planes(gx), *written, *arrays)
-        return gx, *sums
-
-
-def _is_formula(x: Tensor, *others: Tensor) -> bool:
-    """Whether channels are scaled by a formula, which recordings join with others."""
-    elsewhere = machine.recording and not machine.all_on_host((x, *others))
-    return elsewhere or math.prod(x._array.shape[2:]) < FEW
-
-
-@remembered
-def _channel_grads(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of ``ChannelAffine``."""
-    dims = (0, *range(2, x._array.ndim))
-    return g * along_channels(weight, x), (g * x).sum(dims), g.sum(dims)
 
 
 # -- functions -------------------------------------------------------------------------------------

@@ -14,14 +14,8 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .autocasting import raised
 from .base import Op, as_operand, contiguous, new_empty
-from .batch_norm import (
-    FEW,
-    affine_by_channels,
-    along_channels,
-    channels_of,
-    check_channels,
-    in_planes,
-)
+from .batch_norm import channels_of, check_channels
+from .channel_affine import FEW, affine_by_channels, along_channels, in_planes
 from .elementwise import cast, rsqrt
 from .norm import LayerNorm, halves_here, in_float32, single
 from .remembered import remembered

@@ -79,7 +79,7 @@ def _attention(function: Callable, *args: Any, **options: Any) -> Any:
 def _batch_norm(function: Callable, *args: Any, **options: Any) -> Any:
     """``batch_norm`` by the statistics of the selected samples, or by running ones."""
     named = by_name(function, args, options)
-    rows, (mean, variance) = named["input"], (named["running_mean"], named["running_var"])
+    rows = named["input"]
     if type(rows) is not Selected or rows.rank < 2:
         raise Unsized(first_of(named.values()), "batch_norm of other than (n, c, ...)")
     if not named["training"]:
@@ -104,14 +104,13 @@ def _batch_norm(function: Callable, *args: Any, **options: Any) -> Any:
         )
 
     machine.check(where(count.eq(1), 0, -1).reshape((1,))._array, fail)
-    if mean is not None and variance is not None:
+    if named["running_mean"] is not None and named["running_var"] is not None:
+        share, unbiased = named["momentum"], spread * (count / (count - 1))
         with no_grad():
-            share = named["momentum"]
-            unbiased = spread * (count / (count - 1))
-            for old, new in ((mean, center), (variance, unbiased)):
-                new = cast(reshape(new, old._array.shape), old._dtype)
-                new = where(count > 0, new, old)  # nothing moves them by nothing
-                old.mul_(1 - share).add_(new * share)
+            for role, found in (("running_mean", center), ("running_var", unbiased)):
+                old = vectors[role]  # of halves in float32: rounded once
+                new = old * (1 - share) + reshape(found, old._array.shape) * share
+                named[role].copy_(where(count > 0, new, old))  # nothing moves them by nothing
     out = (rows.beside(whole) - center) * rsqrt(spread + named["eps"])
     along = (1, -1, *[1] * (rows.rank - 2))
     if vectors["weight"] is not None:

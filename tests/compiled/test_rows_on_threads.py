@@ -121,6 +121,8 @@ def test_sums_have_the_same_bits_for_any_threads(name, shape):
     x = ng.tensor(np.random.default_rng(0).standard_normal(shape))
     compiled = ng.compile(SUMS[name])
     before, found = ng.get_num_threads(), []
+    if before == 1:
+        pytest.skip("one thread cannot differ from another")
     try:
         for threads in range(1, before + 1):
             ng.set_num_threads(threads)

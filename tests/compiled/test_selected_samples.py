@@ -193,6 +193,12 @@ def test_batch_norm_of_halves_far_from_zero():
         )
         with pytest.raises(error):
             call(x.float(), m)
+    pairs = [(ng.zeros(3).bfloat16(), ng.ones(3).bfloat16()) for _ in range(2)]
+    for (mean, variance), wrap in zip(pairs, (ng.compile, lambda f: f), strict=True):
+        step = wrap(lambda x, m, a=mean, b=variance: F.batch_norm(x[m], a, b, training=True))
+        for _ in range(5):
+            step(x, m)
+    assert all(ng.equal(one, other) for one, other in zip(*pairs, strict=True))  # rounded once
     mean, variance = ng.zeros(3), ng.ones(3)
     moved = ng.compile(lambda x, m: F.batch_norm(x[m], mean, variance, training=True))
     assert moved(x.float(), m & False).shape == (0, 3) and mean.tolist() == [0.0] * 3

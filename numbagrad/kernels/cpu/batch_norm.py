@@ -68,9 +68,6 @@ def apply_to_channel(out, x, c, center, scale, shift):
 def track_statistics(running_mean, running_var, c, center, variance, momentum, count):
     """Move both by ``momentum`` towards the mean and the unbiased variance."""
     unbiased = variance * count / max(count - 1, 1)
-    if momentum == 1:  # what is there may be anything
-        running_mean[c], running_var[c] = center, unbiased
-        return
     running_mean[c] = (1 - momentum) * running_mean[c] + momentum * center
     running_var[c] = (1 - momentum) * running_var[c] + momentum * unbiased
 
