@@ -124,6 +124,7 @@ class _Finder:
         self.tensors: dict[int, Tensor] = {}
         self.given: dict[int, Tensor] = {}  # of the arguments
         self.variables: dict[int, ContextVar[Any]] = {}
+        self.partials: dict[int, functools.partial[Any]] = {}
         self.foreign: dict[type, tuple[int, list[str]]] = {}  # names, as many as were known
 
     def value(self, value: Any) -> None:
@@ -146,6 +147,7 @@ class _Finder:
         if isinstance(value, functools._lru_cache_wrapper):
             value = value.__wrapped__
         if isinstance(value, functools.partial):
+            self.partials[id(value)] = value
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part)
         elif is_container(value):
@@ -290,6 +292,9 @@ class _Finder:
             else:
                 yield from self.places_of_object(each)
         yield from self.places_of_tensors(self.tensors.values())
+        for partial in self.partials.values():
+            for name in ("args", "keywords"):
+                yield _place(f"{{}}.{name}", partial, name, getattr(partial, name))
         for variable in self.variables.values():
             yield _place("{}.get(ABSENT)", variable, variable.name, variable.get(ABSENT))
 
@@ -305,7 +310,7 @@ class _Finder:
             yield Place("{}.__code__", function, "__code__", function.__code__)
             for name in DEFAULTS:
                 if getattr(function, name):
-                    yield Place(f"{{}}.{name}", function, name, getattr(function, name))
+                    yield _place(f"{{}}.{name}", function, name, getattr(function, name))
 
     def places_of_object(self, each: Any) -> Iterator[Place]:
         """The attributes of an object whose names occur: its own, and those it may get."""

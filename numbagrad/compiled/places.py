@@ -117,7 +117,8 @@ class Place:
         for container, copy in self.content:
             container.clear()
             (container.update if hasattr(container, "update") else container.extend)(copy)
-        put(self.holder, self.name, self.value)
+        if self.now() is not self.value:
+            put(self.holder, self.name, self.value)
 
 
 def put(holder: Any, name: Any, value: Any) -> None:

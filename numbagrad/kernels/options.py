@@ -1,7 +1,11 @@
-"""``Options``: numbers that kernels are given, in a dict that tells when one of them changes."""
+"""``Options``: numbers that kernels are given, in a dict that tells when one of them changes.
+
+Lists that tell are here too: an optimiser's groups, and the parameters of each.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..errors import StateMadeError
@@ -9,12 +13,39 @@ from ..item_dict import ItemDict
 from . import machine
 from .traced_float import TracedFloat
 
-__all__ = ["Options", "carried"]
+__all__ = ["Options", "TellingList", "carried", "telling"]
+
+
+def telling(method: Any) -> Any:
+    """``method`` of a container, which then tells compiled functions if it is ``recorded``."""
+
+    @functools.wraps(method)
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            if self.recorded:
+                machine.changed()
+
+    return told
+
+
+class TellingList(list):
+    """A list that tells of its changes once it is ``recorded``."""
+
+    recorded = False
+
+
+_CHANGES = """__setitem__ __delitem__ __iadd__ __imul__ append clear extend insert pop remove
+    reverse sort"""
+for _name in _CHANGES.split():
+    setattr(TellingList, _name, telling(getattr(list, _name)))
 
 
 class Options(ItemDict):
     """Options by name, such as an optimiser's group. A recorded step that reads them keeps the
-    numbers, and sets ``recorded``: then each change is announced, and it reads them again.
+    numbers, and sets ``recorded``: then each change is announced, and it reads them again. A list
+    of parameters becomes one that tells of its own changes.
     """
 
     recorded = False
@@ -22,6 +53,12 @@ class Options(ItemDict):
     counts: frozenset[str] = frozenset()  # what recorded functions set
 
     def __setitem__(self, name: str, value: Any) -> None:
+        if name == "params" and type(value) is list:
+            value = TellingList(value)
+            old = self.get(name)
+            if type(old) is TellingList and old.recorded:
+                value.recorded = True
+                machine.changed()
         if machine.recording and type(value) in _NUMBERS and type(self.get(name)) in _NUMBERS:
             number = value.value if type(value) is TracedFloat else value
             if type(number) is float and type(self[name]) is int and machine.is_compiling():

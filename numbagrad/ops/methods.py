@@ -31,6 +31,18 @@ IN_PLACE_FUNCTIONS = """
 """.split()
 """Methods that PyTorch has as functions too."""
 
+IN_PLACE_OPERATORS = {name: f"{name}_" for name in ("add", "sub", "mul", "pow")} | {
+    "truediv": "div_",
+    "floordiv": "floor_divide_",
+    "mod": "remainder_",
+    "lshift": "bitwise_left_shift_",
+    "rshift": "bitwise_right_shift_",
+    "and": "bitwise_and_",
+    "or": "bitwise_or_",
+    "xor": "bitwise_xor_",
+}
+"""What ``x += y`` and its kin call."""
+
 
 def install() -> list[ModuleType]:
     """Put every family's methods on Tensor; returns the modules, lowest first."""
@@ -45,12 +57,8 @@ def install() -> list[ModuleType]:
             setattr(Tensor, name, view_in_place(name, function))
         for name, function in getattr(module, "OPERATORS", {}).items():
             setattr(Tensor, name, _operator(name, function))
-    for name in "add sub mul truediv floordiv mod pow matmul lshift rshift".split():
-        method = {"truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_"}
-        method |= {"lshift": "bitwise_left_shift_", "rshift": "bitwise_right_shift_"}
-        target = getattr(Tensor, method.get(name, f"{name}_"), None)
-        if target is not None:
-            setattr(Tensor, f"__i{name}__", target)
+    for name, method in IN_PLACE_OPERATORS.items():
+        setattr(Tensor, f"__i{name}__", getattr(Tensor, method))
     for module in modules:
         public = [*getattr(module, "__all__", ()), *getattr(module, "METHODS", ())]
         rename(getattr(module, name, None) for name in public)

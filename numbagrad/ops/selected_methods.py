@@ -20,6 +20,7 @@ from . import selected_ranks as selected_ranks
 from . import selected_samples as selected_samples
 from .elementwise import cast, where
 from .inplace import assign
+from .methods import IN_PLACE_OPERATORS
 from .selected import Selected, Unsized
 from .selected_parts import chosen
 from .selected_rules import as_whole, beside_rows, gated
@@ -200,9 +201,8 @@ def _install() -> None:
     for name in [n for n in dir(Tensor) if n.endswith("_") and not n.startswith("_")]:
         if hasattr(Tensor, name[:-1]) and name not in vars(Selected):
             setattr(Selected, name, _written(name))
-    for name in "add sub mul truediv floordiv mod pow".split():
-        method = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}.get(name, name)
-        setattr(Selected, f"__i{name}__", _written(f"{method}_"))
+    for name, method in IN_PLACE_OPERATORS.items():
+        setattr(Selected, f"__i{name}__", _written(method))
     for name, rule in (("reshape", _reshaped), ("view", _reshaped), ("flatten", _flatten)):
         setattr(Selected, name, rule)
     Selected.__getitem__ = _item_of_rows

@@ -20,7 +20,7 @@ from ..errors import ShapeError, StateMadeError, class_name
 from ..item_dict import ItemDict
 from ..kernels import machine
 from ..kernels.machine import launch
-from ..kernels.options import Options, carried
+from ..kernels.options import Options, TellingList, carried, telling
 from ..ops.base import contiguous, copy_kernel, full, new_empty
 from ..ops.elementwise import cast
 from ..tape import grad_mode, show_location, user_location
@@ -51,24 +51,15 @@ class Required:
 required = Required()
 
 
-def _telling(method: Any) -> Any:
-    """``method`` of a container, which then tells compiled functions if it is ``recorded``."""
-
-    @functools.wraps(method)
-    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(self, *args, **kwargs)
-        finally:
-            if self.recorded:
-                machine.changed()
-
-    return told
-
-
-class Groups(list):
+class Groups(TellingList):
     """The groups of an optimiser; recorded steps notice when one is replaced."""
 
-    recorded = False
+    def watch(self) -> None:
+        """Tell of changes from now on, of the lists of parameters too."""
+        self.recorded = True
+        for group in self:
+            if type(group["params"]) is TellingList:
+                group["params"].recorded = True
 
 
 class ParamState(ItemDict):
@@ -128,10 +119,7 @@ class State(defaultdict):
 
 
 for _name in "__delitem__ __ior__ clear pop popitem update".split():
-    setattr(State, _name, _telling(getattr(dict, _name)))
-
-for _name in "__setitem__ __delitem__ __iadd__ append clear extend insert pop remove".split():
-    setattr(Groups, _name, _telling(getattr(list, _name)))
+    setattr(State, _name, telling(getattr(dict, _name)))
 
 
 class Optimizer(Hooked):
@@ -181,7 +169,7 @@ class Optimizer(Hooked):
     def param_groups(self) -> list[dict[str, Any]]:
         """The parameters, group by group, with the options of each."""
         if machine.is_recording():
-            self._param_groups.recorded = True
+            self._param_groups.watch()
             if machine.is_compiling():
                 for group in self._param_groups:
                     group.recorded = group.watched = True
@@ -203,7 +191,7 @@ class Optimizer(Hooked):
     def _groups_of_a_step(self) -> Groups:
         """The groups, of which kernels read the numbers and nobody else."""
         if machine.is_recording():
-            self._param_groups.recorded = True
+            self._param_groups.watch()
         return self._param_groups
 
     # -- what a subclass defines -----------------------------------------------------------------

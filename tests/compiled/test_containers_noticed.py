@@ -1,6 +1,7 @@
 """Whatever a compiled function reads, a list, an array or a function: changes are noticed."""
 
 import argparse
+import functools
 import math
 import re
 import types
@@ -73,7 +74,30 @@ held = {
     "of a class of lists": Steps([1.0, 2.0]),
     "a counter": Counter("aab"),
     "in a named tuple": Pair([1.0], [2.0]),
+    "of a default": [1.0],
+    "of a helper's default": {"scale": 1.0},
+    "of a default by name": ([1.0], 2.0),
+    "of a method's default": [1.0],
+    "of a partial": [1.0],
+    "by name of a partial": {"scale": 1.0},
 }
+
+
+def by_default(x, scales=held["of a default"]):
+    return x * scales[0]
+
+
+def helper(x, found=held["of a helper's default"]):
+    return x * found["scale"]
+
+
+def by_name(x, *, scales=held["of a default by name"]):
+    return x * scales[0][0]
+
+
+class Scaled:
+    def scaled(self, x, scales=held["of a method's default"]):
+        return x * scales[0]
 
 
 def each_layer(x):
@@ -116,6 +140,18 @@ CASES = {
     "in a named tuple": (
         lambda x: x * held["in a named tuple"].second[0],
         lambda h: h.second.__setitem__(0, 5.0),
+    ),
+    "of a default": (by_default, lambda h: h.__setitem__(0, 5.0)),
+    "of a helper's default": (lambda x: helper(x), lambda h: h.update(scale=5.0)),
+    "of a default by name": (by_name, lambda h: h[0].__setitem__(0, 5.0)),
+    "of a method's default": (Scaled().scaled, lambda h: h.__setitem__(0, 5.0)),
+    "of a partial": (
+        functools.partial(lambda scales, x: x * scales[0], held["of a partial"]),
+        lambda h: h.__setitem__(0, 5.0),
+    ),
+    "by name of a partial": (
+        functools.partial(lambda x, found: x * found["scale"], found=held["by name of a partial"]),
+        lambda h: h.update(scale=5.0),
     ),
 }
 
@@ -169,6 +205,26 @@ def test_what_the_function_puts_into_a_container_is_refused_and_taken_out():
     with pytest.raises(RecordingError, match=r"changes the Python value 'named'.*return"):
         ng.compile(counts)(ng.ones(2))
     assert named == {}
+
+
+def test_a_count_in_a_default_goes_on():
+    def counts(x, memo={"calls": 0}):  # noqa: B006
+        memo["calls"] += 1
+        return x * memo["calls"]
+
+    compiled = ng.compile(counts)
+    assert [compiled(ng.ones(1)).item() for _ in range(4)] == [1, 2, 3, 4]
+    assert counts.__defaults__ == ({"calls": 4},)
+
+    def keeps(x, memo={}):  # noqa: B006
+        memo["x"] = x * 2.0
+        return x
+
+    compiled = ng.compile(keeps)
+    for k in range(4):
+        compiled(ng.full((2,), float(k)))
+        assert keeps.__defaults__[0]["x"].tolist() == [2.0 * k] * 2
+    assert compiled.cache_info().recordings == 2
 
 
 def test_numbers_in_a_dict_of_the_user_are_set_by_each_call():

@@ -202,6 +202,18 @@ def add_group(s):
     s.optimizer.add_param_group({"params": [s.other]})
 
 
+def leave_out_a_parameter(s):
+    del s.optimizer.param_groups[0]["params"][-1]
+
+
+def add_a_parameter(s):
+    s.optimizer.param_groups[0]["params"].append(s.other)
+
+
+def other_parameters(s):
+    s.optimizer.param_groups[0]["params"] = [s.net[0].weight]
+
+
 def load_optimizer(s):
     s.optimizer.load_state_dict(s.optimizer.state_dict())
 
@@ -269,6 +281,9 @@ STATE = [
     another_group,
     other_groups,
     add_group,
+    leave_out_a_parameter,
+    add_a_parameter,
+    other_parameters,
     load_optimizer,
     drop_state,
     drop_momentum,
@@ -457,6 +472,19 @@ def test_replaced_groups_are_followed():
         setting.function(*setting.arguments)
         setting.optimizer.param_groups[0]["lr"] = 0.0
         assert moved_by_a_step(setting) == 0.0
+
+
+def test_a_replaced_list_of_parameters_is_followed():
+    setting = Setting(momentum=0.0)
+    for _ in range(2):
+        other_parameters(setting)
+        assert setting.misses()
+        setting.function(*setting.arguments)
+        setting.entry = setting.function._last
+        setting.optimizer.param_groups[0]["params"].append(setting.net[0].bias)
+        assert setting.misses()
+        setting.function(*setting.arguments)
+        setting.entry = setting.function._last
 
 
 def test_a_rate_read_by_other_means_is_read_in_every_call():

@@ -118,6 +118,35 @@ def test_shift_operators():
         ng.tensor([1]) << "a"
 
 
+def test_operators_of_bits_are_in_place():
+    whole = ng.tensor([True, True, False, True])
+    first, other = whole[:2], ng.tensor([False, True])
+    held = first
+    first &= other
+    assert first is held and whole.tolist() == [False, True, False, True]
+    first |= True
+    first ^= other
+    assert first is held and whole.tolist() == [True, False, False, True]
+    number = ng.tensor([6, 5], dtype=ng.uint8)
+    number ^= 3
+    assert number.tolist() == [5, 6] and number.dtype is ng.uint8
+    with pytest.raises(RuntimeError, match="bitwise_or_.*int64 can't be cast"):
+        first |= ng.tensor([1, 2])
+    assert whole.tolist() == [True, False, False, True]
+
+    @ng.compile
+    def narrow(mask, x):
+        mask &= x > 0
+        mask[1:] |= x[1:] > 2
+        return x * mask
+
+    mask, x = ng.ones(4, dtype=ng.bool), ng.tensor([1.0, -2.0, 3.0, 0.0])
+    for _ in range(2):
+        mask.fill_(True)
+        assert narrow(mask, x).tolist() == [1.0, 0.0, 3.0, 0.0]
+        assert mask.tolist() == [True, False, True, False]
+
+
 def test_shifts_in_formulas():
     @ng.elementwise
     def doubled(x):
