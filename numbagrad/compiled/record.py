@@ -29,7 +29,7 @@ from ..kernels.lists import ListKernel
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.strides import meet
 from ..kernels.traced_array import TracedArray
-from ..kernels.traced_float import TracedFloat
+from ..kernels.traced_float import TracedFloat, ask_in_closure
 from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
 from .asked import Asked, noting_reads
@@ -131,6 +131,7 @@ class Recorder(Deciding):
     def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         """Write down a launch."""
         where, op = origin(2)
+        ask_in_closure(getattr(kernel, "function", kernel))
         taken: list[Any] = []
         for arg in args:
             if type(arg) is list:

@@ -40,6 +40,7 @@ from .expr import (
     to_text,
     where,
 )
+from .traced_float import TracedFloat
 from .traced_math import plain
 
 
@@ -356,7 +357,9 @@ class Reader:
         self.fail(node, f"reads {name}, which is not defined where the formula is")
 
     def literal(self, node: ast.AST, value: Any) -> Expr:
-        if isinstance(value, (np.floating, np.integer, np.bool_)):
+        if type(value) is TracedFloat:
+            value = value.asked()
+        elif isinstance(value, (np.floating, np.integer, np.bool_)):
             value = value.item()
         if not isinstance(value, (bool, int, float)):
             self.fail(node, f"reads {ast.unparse(node)}, which is {type(value).__name__}")

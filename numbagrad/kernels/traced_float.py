@@ -6,11 +6,13 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
+from contextlib import suppress
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Count", "TracedFloat"]
+__all__ = ["Count", "TracedFloat", "ask_in_closure"]
 
 
 class Count(int):
@@ -116,6 +118,24 @@ class TracedFloat:
 
     def __hash__(self) -> int:
         return hash(float(self))
+
+
+def ask_in_closure(function: Any) -> None:
+    """Put the values in the place of numbers that ``function``, which is about to be compiled with
+    what it closes over, or one of those that it closes over, has got: they decide something."""
+    waiting, seen = [function], set()
+    while waiting:
+        each = waiting.pop()
+        each = getattr(each, "py_func", each)
+        if type(each) is not FunctionType or each in seen:
+            continue
+        seen.add(each)
+        for cell in each.__closure__ or ():
+            with suppress(ValueError):  # an empty cell
+                held = cell.cell_contents
+                if type(held) is TracedFloat:
+                    cell.cell_contents = held.asked()
+                waiting.append(held)
 
 
 def _install_arithmetic() -> None:

@@ -294,3 +294,54 @@ def test_kernel_objects_keep_their_name():
     compiled = ng.compile(lambda x: through(row_sums, (4,))(x))
     compiled.warmup(data(4, 3))
     assert "row_sums" in str(compiled.program) and "row_sums" in compiled.source
+
+
+def scaled_by(factor):
+    power = (lambda number: number)(factor)
+
+    @numba.njit
+    def inner(number):
+        return number * power
+
+    @numba.njit
+    def scaled(out, x):
+        for i in range(x.size):
+            out[i] = inner(x[i]) + factor
+
+    return scaled
+
+
+def formula_scaled_by(factor):
+    @ng.elementwise
+    def scaled(x):
+        return x * factor + factor
+
+    return scaled
+
+
+def test_numbers_that_kernels_made_inside_close_over():
+    """They are compiled in: another number is another recording."""
+
+    def launches(x, factor):
+        out = ng.empty_like(x)
+        ng.launch(scaled_by(factor), out, x)
+        return out + factor
+
+    def formula(x, factor):
+        return formula_scaled_by(factor * 2.0)(x) + factor
+
+    for function in (launches, formula):
+        compiled, x = ng.compile(function), ng.tensor([1.0, -2.0])
+        for factor in (1.0, 2.0, 1.0):
+            assert ng.equal(compiled(x, factor), function(x, factor))
+        assert compiled.cache_info().recordings == 2
+
+    calls = {"n": 0.0}
+
+    def counts(x):
+        calls["n"] += 1.0
+        return formula_scaled_by(calls["n"])(x)
+
+    with pytest.raises(RecordingError, match=r"counts .*decides"):
+        ng.compile(counts)(ng.ones(1))
+    assert calls == {"n": 0.0}

@@ -130,7 +130,7 @@ def test_operators_of_bits_are_in_place():
     number = ng.tensor([6, 5], dtype=ng.uint8)
     number ^= 3
     assert number.tolist() == [5, 6] and number.dtype is ng.uint8
-    with pytest.raises(RuntimeError, match="bitwise_or_.*int64 can't be cast"):
+    with pytest.raises(RuntimeError, match=r"bitwise_or_.*int64 can't be cast"):
         first |= ng.tensor([1, 2])
     assert whole.tolist() == [True, False, False, True]
 
