@@ -23,7 +23,7 @@ from ..kernels.product import load_products, what_multiplies
 from ..kernels.store import address_of_compiled, entry_of_compiled
 from ..kernels.table import TableType
 from .counts import Move, words
-from .program import Buffer, Operand
+from .program import Buffer, Operand, Scalar
 from .template import FIRST_CHECK, KernelUse, Template
 from .traced import Memory
 
@@ -259,6 +259,8 @@ class Bound:
     def _python_argument(self, at: int | None, what: Any) -> Any:
         if at is None:
             return what.value
+        if isinstance(what, Scalar):
+            return type(what.value)(self.table[at : at + 1].view(np.float64)[0])
         operand: Operand = what
         view, dtype = operand.view, operand.dtype
         low, high = view.bounds

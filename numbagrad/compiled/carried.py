@@ -9,8 +9,10 @@ arguments and results. Start reading at ``recorded``.
 from __future__ import annotations
 
 import bisect
+import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -190,9 +192,19 @@ class Carried:
                 left = [slot.read() for slot in self.slots]
             finally:
                 self._write(self.values)
+            machine.recorder.current.as_left = functools.partial(self._holding, left)
             return returned, self._set(values, left, given)
 
         return run
+
+    @contextmanager
+    def _holding(self, values: list[Any]) -> Iterator[None]:
+        """A block in which ``values`` stand in the slots."""
+        try:
+            self._write(values)
+            yield
+        finally:
+            self._write(self.values)
 
     def _plain(self, k: int, leaf: Any) -> Any:
         """Leaf ``k``; the value of a float, which calls compare."""

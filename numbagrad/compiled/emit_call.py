@@ -59,7 +59,8 @@ def call(e: Text, i: Call) -> None:
 def scalar(e: Text, s: Scalar) -> str:
     """A number as an argument."""
     if s.text is not None:
-        return e.float_argument(s)
+        name = e.float_argument(s)
+        return name if isinstance(s.value, float) else f"np.int64({name})"
     if isinstance(s.value, float):
         if not np.isfinite(s.value):
             return f"np.float64({_special(s.value)})"
@@ -82,6 +83,11 @@ def python(e: Text, i: Call) -> None:
         if isinstance(arg, Slot):
             o = (i.ins if arg.side == "in" else i.outs)[arg.index]
             spots.append((pointer_place(e, o), o))
+        elif arg.text is not None:
+            left = e.place(Entry("result", None))
+            bits = f"np.float64({e.float_argument(arg)}).view(np.int64)"
+            e.lines.append(f"table[{e.spot(left)}] = {bits}")
+            spots.append((left, arg))
         else:
             spots.append((None, arg))
     at = e.place(Entry("python", (i.kernel, spots)))

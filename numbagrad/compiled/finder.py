@@ -10,14 +10,12 @@ packages stay as they are. Start reading at ``reach_of``.
 from __future__ import annotations
 
 import dataclasses
-import dis
 import functools
 import inspect
 import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -25,7 +23,8 @@ import numpy as np
 
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
-from .places import ABSENT, DEFAULTS, MOST, Place, containers, is_container
+from .named import filled, globals_of, imported_by, names_of
+from .places import ABSENT, DEFAULTS, MOST, Place, containers, is_container, under
 from .unnamed import IMPLICIT, called_by_us, implicit
 from .whose import (
     FOREIGN,
@@ -46,13 +45,15 @@ from .whose import (
 class Reach:
     """What a function may look at: Python values; the objects, modules and classes of the user
     that it may reach; the names by which; what the user has given to tensors among the arguments,
-    which counts for those that are taken as they are; and the functions that may run."""
+    which counts for those that are taken as they are; the functions that may run; and modules that
+    they import, and nobody has imported yet."""
 
     places: list[Place]
     objects: list[Any]
     names: frozenset[str]
     given: list[Place]
     functions: list[types.FunctionType]
+    missing: frozenset[str]
 
 
 def reach_of(
@@ -77,32 +78,8 @@ def reach_of(
     places, objects = list(finder.places()), list(finder.objects.values())
     given = list(finder.places_of_tensors(finder.given.values()))
     functions = list(finder.functions.values())
-    return Reach(places, objects, frozenset(finder.names), given, functions)
-
-
-@functools.lru_cache(maxsize=4096)
-def _names_of(code: types.CodeType) -> frozenset[str]:
-    """Names of globals and attributes in ``code`` and the functions inside it, as words too."""
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, str) and constant.isidentifier():
-            names.add(constant)
-        if isinstance(constant, types.CodeType):
-            names |= _names_of(constant)
-    return frozenset(names)
-
-
-@functools.lru_cache(maxsize=4096)
-def _globals_of(code: types.CodeType) -> frozenset[str]:
-    """Names of globals that ``code`` and the functions inside it read or write."""
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in _GLOBAL}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _globals_of(constant)
-    return frozenset(names if "globals" not in names else names | _names_of(code))
-
-
-_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GLOBAL")
+    missing = frozenset(finder.imported - sys.modules.keys())
+    return Reach(places, objects, frozenset(finder.names), given, functions, missing)
 
 
 _PLAIN = frozenset((types.NoneType, bool, int, float, complex, str, bytes, np.ndarray))
@@ -120,10 +97,13 @@ class _Finder:
         self.containers: dict[int, Any] = {}
         self.globals: dict[int, frozenset[str]] = {}  # what each function reads or writes there
         self.without: set[int] = set()
+        self.imported: set[str] = set()
         self.walked: set[int] = set()  # modules, and objects of ours
         self.tensors: dict[int, Tensor] = {}
         self.given: dict[int, Tensor] = {}  # of the arguments
         self.variables: dict[int, ContextVar[Any]] = {}
+        self.optimizers: list[Any] = []  # of ours
+        self.dispatching: dict[int, Any] = {}  # by ``functools.singledispatch``
         self.partials: dict[int, functools.partial[Any]] = {}
         self.foreign: dict[type, tuple[int, list[str]]] = {}  # names, as many as were known
 
@@ -150,7 +130,7 @@ class _Finder:
             self.partials[id(value)] = value
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part)
-        elif is_container(value):
+        elif is_container(value := under(value)):
             self.elements(value)
             if is_open(value):  # of a class of the user, with methods and attributes
                 self.objects.setdefault(id(value), value)
@@ -163,10 +143,15 @@ class _Finder:
         elif isinstance(value, types.FunctionType):
             if OUR_FILES[value.__code__.co_filename]:  # what @ng.no_grad() and its kin wrap
                 self.value(getattr(value, "__wrapped__", None))
+                if isinstance(getattr(value, "registry", None), types.MappingProxyType):
+                    self.dispatching[id(value)] = value
+                    self.value(value.registry)  # type: ignore[attr-defined]
             elif len(self.functions) < MOST:
                 if id(value) not in self.functions and id(value) not in self.without:
                     self.functions[id(value)] = value
                     self.function(value)
+                    if vars(value) and not installed(value):
+                        self.objects.setdefault(id(value), value)
         elif isinstance(value, Tensor):
             if id(value) not in self.tensors:
                 self.tensors[id(value)] = value
@@ -186,6 +171,8 @@ class _Finder:
                 for each in list(vars(value).values()):
                     self.value(each)
                 self.value(getattr(value, "_hooks_of_all", None))
+                if hasattr(type(value), "add_param_group"):
+                    self.optimizers.append(value)
 
     def hooks_of(self, tensor: Tensor) -> None:
         """Follow the hooks on the gradient of ``tensor``."""
@@ -222,14 +209,18 @@ class _Finder:
 
     def function(self, function: types.FunctionType) -> None:
         """Follow what ``function`` closes over, its globals and its defaults."""
-        names = _names_of(function.__code__)
+        names = names_of(function.__code__)
         self.names.update(dict.fromkeys(sorted(names)))
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self.value(default)
-        for cell in _filled(function):
+        for cell in filled(function):
             self.value(cell.cell_contents)
         space = function.__globals__
-        found = self.globals[id(function)] = _globals_of(function.__code__) & space.keys()
+        imported = imported_by(function.__code__, space.get("__package__") or "")
+        self.imported |= imported
+        for name in imported:
+            self.value(sys.modules.get(name))
+        found = self.globals[id(function)] = globals_of(function.__code__) & space.keys()
         for name in found:
             self.value(space[name])
 
@@ -292,6 +283,13 @@ class _Finder:
             else:
                 yield from self.places_of_object(each)
         yield from self.places_of_tensors(self.tensors.values())
+        for each in self.dispatching.values():
+            yield _place("{}.registry", each, "registry", each.registry)
+        for each in self.optimizers:  # less what they hold themselves
+            own = vars(each)
+            for name in sorted(self.names.keys() & own.keys()):
+                if not name.startswith("_"):
+                    yield _place(f"{{}}.get({name!r}, ABSENT)", own, name, own[name])
         for partial in self.partials.values():
             for name in ("args", "keywords"):
                 yield _place(f"{{}}.{name}", partial, name, getattr(partial, name))
@@ -300,7 +298,7 @@ class _Finder:
 
     def places_of_function(self, function: types.FunctionType) -> Iterator[Place]:
         """What a function closes over, its globals, and its code and defaults."""
-        for name, cell in zip(function.__code__.co_freevars, _filled(function), strict=False):
+        for name, cell in zip(function.__code__.co_freevars, filled(function), strict=False):
             yield _place("{}.cell_contents", cell, name, cell.cell_contents)
         space = function.__globals__
         for name in sorted(self.globals[id(function)]):
@@ -385,16 +383,6 @@ def _registered(text: str, own: dict[str, Any], name: str) -> Iterator[Place]:
 
 
 _TABLES = ("_parameters", "_buffers", "_modules")
-
-
-def _filled(function: types.FunctionType) -> list[types.CellType]:
-    """The closure cells of ``function`` that hold something."""
-    cells = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # an empty cell
-            _ = cell.cell_contents
-            cells.append(cell)
-    return cells
 
 
 def namespaces(

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from ..errors import CacheFilledError, RecordingError
 from ..tensor import Tensor
 from .heap import Nursery, all_tensors, dicts_that_hold, objects_of
@@ -104,6 +106,8 @@ def look_for_leaks(made: Nursery, allowed: set[int], places: list[Place]) -> Non
 def _holder(tensor: Tensor, places: list[Place]) -> str:
     for place in places:
         for container, _ in place.content:
+            if isinstance(container, np.ndarray):
+                continue
             values = container.values() if isinstance(container, dict) else container
             if any([value is tensor for value in values]):
                 return f", in {place.name!r}"

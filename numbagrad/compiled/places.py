@@ -8,8 +8,11 @@ places there are says ``finder.py``. Start reading at ``Place``.
 
 from __future__ import annotations
 
+import gc
 import operator
 import types
+import weakref
+from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Set
 from contextvars import ContextVar
@@ -24,7 +27,11 @@ from ..errors import RecordingError, StateMadeError
 from ..kernels import machine
 
 MOST = 200
-"""Objects or functions that are followed, and elements that are compared."""
+"""Objects or functions that are followed, and elements of one container that are compared."""
+MOST_IN_ALL = 5 * MOST
+"""Elements that are compared, of a container and those in it."""
+MOST_BYTES = 4096
+"""Of an array whose elements are compared, whoever reads them."""
 
 
 class _Absent:
@@ -50,7 +57,7 @@ Content = tuple[tuple[Any, Any], ...]
 Locations = Set[tuple[int, Any]]
 """What is carried from call to call: ids of what holds it, and keys."""
 
-CONTAINERS = (list, dict, deque, defaultdict, OrderedDict, set, bytearray)
+CONTAINERS = (list, dict, deque, defaultdict, OrderedDict, set, bytearray, array)
 PLAIN = frozenset(
     (int, bool, str, bytes, float, complex, type(None), range, slice, frozenset, Fraction, Decimal)
 )
@@ -115,10 +122,29 @@ class Place:
     def restore(self) -> None:
         """Put the value back."""
         for container, copy in self.content:
-            container.clear()
-            (container.update if hasattr(container, "update") else container.extend)(copy)
+            refill(container, copy)
         if self.now() is not self.value:
             put(self.holder, self.name, self.value)
+
+
+def refill(container: Any, copy: Any) -> None:
+    """Let a container, or an array, hold what ``copy`` does."""
+    if isinstance(container, (np.ndarray, array)):
+        if not same_elements(container, copy):
+            if isinstance(container, array):
+                container[:] = copy
+            else:
+                container[...] = copy
+        return
+    container.clear()
+    (container.update if hasattr(container, "update") else container.extend)(copy)
+
+
+def same_elements(x: Any, y: Any) -> bool:
+    """Whether two arrays of NumPy, or of ``array``, are equal to the last bit."""
+    if type(x) is np.ndarray and (x.dtype is not y.dtype or x.shape != y.shape):
+        return False
+    return bool(x.tobytes() == y.tobytes())
 
 
 def put(holder: Any, name: Any, value: Any) -> None:
@@ -173,6 +199,10 @@ def content_of(value: Any) -> Any:
 def alike(content: Content) -> bool:
     """Whether lists and dicts hold what they held."""
     for container, copy in content:
+        if isinstance(container, (np.ndarray, array)):
+            if not same_elements(container, copy):
+                return False
+            continue
         if len(container) != len(copy):
             return False
         if isinstance(container, (set, bytearray)):
@@ -193,19 +223,26 @@ def _all_same(values: Iterable[Any], then: Iterable[Any]) -> bool:
 
 
 def containers(value: Any, carried: Locations = frozenset()) -> Content:
-    """The lists and dicts in ``value``, itself first, each with a copy; none if they are long.
+    """The lists, dicts and small arrays in ``value``, itself first, each with a copy. Long ones are
+    left out, and what is deepest where they are many.
 
     carried: what may be another in each call, by container and key: it is not followed.
     """
     found: dict[int, tuple[Any, Any]] = {}
-    waiting, count = [value], 0
+    waiting, count = deque([value]), 0
     while waiting:
-        each = waiting.pop()
-        if id(each) in found or not is_container(each):
+        each = under(waiting.popleft())
+        if id(each) in found:
+            continue
+        if type(each) is np.ndarray:
+            if each.nbytes <= MOST_BYTES and each.dtype.kind in "biufcSU":
+                found[id(each)] = each, each.copy()
+            continue
+        if not is_container(each) or len(each) > MOST:
             continue
         count += 1 + len(each)
-        if count > MOST:
-            return ()
+        if count > MOST_IN_ALL:
+            break
         copy = each
         if not isinstance(each, tuple):
             copy = copied(each)
@@ -214,6 +251,17 @@ def containers(value: Any, carried: Locations = frozenset()) -> Content:
                 _leave_out(each, copy, carried)
         waiting.extend(copy.values() if isinstance(copy, dict) else copy)
     return tuple(found.values())
+
+
+def under(value: Any) -> Any:
+    """The dict that a ``MappingProxyType`` shows, or in which a container of weak references keeps
+    them; any other value itself."""
+    if type(value) is types.MappingProxyType:
+        return gc.get_referents(value)[0]
+    return value.data if type(value) in _WEAK else value
+
+
+_WEAK = frozenset((weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet))
 
 
 def is_container(value: Any) -> bool:
@@ -229,7 +277,9 @@ _PACKAGE = __name__.partition(".")[0]
 
 def copied(container: Any) -> Any:
     """A copy of what is in a container; of a class of the user as one of Python's."""
-    if type(container) in CONTAINERS:
+    if isinstance(container, array):
+        return container[:]
+    if isinstance(container, np.ndarray) or type(container) in CONTAINERS:
         return container.copy()
     kind = next(k for k in (dict, list, set) if isinstance(container, k))
     return kind.copy(container)

@@ -12,7 +12,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FunctionType
 from typing import Any
 
@@ -59,6 +59,7 @@ class Recorder(Deciding):
         self.events: list[Launch | Check] = []
         self.written: set[Memory] = set()  # by some launch
         self.reads: list[tuple[Callable[[], Any], Any]] = []  # what ``depends`` was told
+        self.as_left: Callable[[], AbstractContextManager[None]] = nullcontext
         self.pinned: set[int] = set()  # float arguments whose value decided something
         self.conditions: dict[str, Any] = {}  # expressions of others, and what came out of them
         self._roots: dict[int, tuple[np.ndarray, Memory]] = {}
@@ -144,8 +145,11 @@ class Recorder(Deciding):
                 if type(arg) is TracedFloat and type(arg.value) is int:
                     given = args[getattr(kernel, "outputs", 0) :]
                     arrays = [a for a in given if isinstance(a, (np.ndarray, DeviceArray))]
-                    if "f" not in [a.dtype.kind for a in arrays]:
+                    floats = "f" in [a.dtype.kind for a in arrays]
+                    if isinstance(kernel, ElementwiseKernel) and not floats:
                         arg.pin()  # among whole numbers it would be one
+                    elif machine.away is not None and not isinstance(kernel, ElementwiseKernel):
+                        arg = arg.asked()  # launches on a GPU pass numbers as floats
                 taken.append(arg)
             elif callable(arg) and isinstance(kernel, ListKernel):
                 self.settings.reading(arg)

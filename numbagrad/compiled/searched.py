@@ -7,6 +7,7 @@ recorded again. Start reading at ``Search.recorded``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -52,7 +53,7 @@ class Search:
             found = recorded(self.function, leaves, spec, *given)
             asked = found.recording.recorder.asked
             more = asked.names_beside(self.reach.names)
-            if not more:
+            if not more and self.reach.missing.isdisjoint(sys.modules):
                 break
             self.learned |= more
             self.reach = self._reach()

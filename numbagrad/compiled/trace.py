@@ -312,7 +312,8 @@ def _run(
     grad_of = _grads_by_id(before, effects, stand_in)
     graph = Graph(recorder, start, stand_ins, settle)
     split = len(recorder.events)
-    graph.differentiate([t for t in result_leaves if _recorded(t, known, stand_ins)])
+    with recorder.as_left():  # what backward functions and hooks read is what the call has left
+        graph.differentiate([t for t in result_leaves if _recorded(t, known, stand_ins)])
     counters = {id(b.tensor._counter): b.tensor._counter for b in before}
     counters |= {id(t._counter): None for t in stand_in.values()}
     counters.pop(id(None), None)

@@ -100,7 +100,16 @@ class TracedFloat:
         return self._with(f"abs({self.text})", abs(self.value))
 
     def __repr__(self) -> str:
-        return f"<{self.text} = {self.value}>"
+        return repr(self.asked())
+
+    def __copy__(self) -> TracedFloat:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> TracedFloat:
+        return self
+
+    def __reduce__(self) -> Any:
+        return type(self.value), (self.asked(),)
 
     def __str__(self) -> str:
         return str(self.asked())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import math
+import pickle
 import threading
 from collections import namedtuple
 from dataclasses import dataclass
@@ -594,3 +596,19 @@ def test_many_changed_arguments_are_compared_in_one_loop():
     memory = ng.zeros(31)
     run(*[memory[k : k + 2] for k in range(30)])
     assert memory.tolist() == [1.0, *[2.0] * 29, 1.0]
+
+
+def asks_for_types(x, k):
+    if type(k) is float:
+        return x * (len(repr(k)) + len(f"{[k]}")) * copy.deepcopy({"k": k})["k"]
+    kind = type("Made", (), {"number": 3})
+    return x * (kind.number if isinstance(kind, type) and type(k) in (int, str) else 7)
+
+
+def test_numbers_among_the_arguments_are_numbers():
+    compiled, x = ng.compile(asks_for_types), ng.tensor([1.0, -2.0])
+    for k in (0.5, 1.25, 0.5, 2, "a", 3, None):
+        assert ng.equal(compiled(x, k), asks_for_types(x, k)), k
+    assert "type" not in globals()
+    pickled = ng.compile(lambda x, k: x * pickle.loads(pickle.dumps([k]))[0])
+    assert [pickled(ng.ones(1), k).item() for k in (1.0, 2.0)] == [1.0, 2.0]

@@ -5,6 +5,8 @@ import functools
 import math
 import re
 import types
+import weakref
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,6 +16,7 @@ import pytest
 
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.compiled.places import under
 from numbagrad.errors import RecordingError
 
 
@@ -74,6 +77,16 @@ held = {
     "of a class of lists": Steps([1.0, 2.0]),
     "a counter": Counter("aab"),
     "in a named tuple": Pair([1.0], [2.0]),
+    "shown": types.MappingProxyType({"scale": 1.0}),
+    "an array": np.ones(3),
+    "a whole array": np.ones((2, 3)),
+    "a number in an array": np.array(1.0),
+    "an array in a dict": {"scales": np.ones(3, np.int64)},
+    "of an object": types.SimpleNamespace(scales=np.array([1, 2])),
+    "of module array": array("d", [1.0]),
+    "by object": weakref.WeakKeyDictionary({twice: 1.0}),
+    "many in many": {i: dict.fromkeys(range(5), 1.0) for i in range(50)},
+    "beside a long one": {"scale": 1.0, "words": list(range(10_000))},
     "of a default": [1.0],
     "of a helper's default": {"scale": 1.0},
     "of a default by name": ([1.0], 2.0),
@@ -141,6 +154,31 @@ CASES = {
         lambda x: x * held["in a named tuple"].second[0],
         lambda h: h.second.__setitem__(0, 5.0),
     ),
+    "shown": (
+        lambda x: x * held["shown"]["scale"],
+        lambda h: under(h).__setitem__("scale", 5.0),
+    ),
+    "an array": (lambda x: x * float(held["an array"][0]), lambda h: h.__setitem__(0, 5.0)),
+    "a whole array": (lambda x: x * held["a whole array"].sum(), lambda h: h.fill(5.0)),
+    "a number in an array": (
+        lambda x: x * held["a number in an array"].item(),
+        lambda h: h.fill(2.0),
+    ),
+    "an array in a dict": (
+        lambda x: x * max(held["an array in a dict"]["scales"].tolist()),
+        lambda h: h["scales"].__setitem__(2, 5),
+    ),
+    "of an object": (
+        lambda x: x if held["of an object"].scales[0] > 1 else -x,
+        lambda h: h.scales.fill(3),
+    ),
+    "of module array": (lambda x: x * held["of module array"][0], lambda h: h.__setitem__(0, 2.0)),
+    "by object": (lambda x: x * held["by object"][twice], lambda h: h.__setitem__(twice, 2.0)),
+    "many in many": (lambda x: x * held["many in many"][49][4], lambda h: h[49].update({4: 2.0})),
+    "beside a long one": (
+        lambda x: x * held["beside a long one"]["scale"],
+        lambda h: h.update(scale=2.0),
+    ),
     "of a default": (by_default, lambda h: h.__setitem__(0, 5.0)),
     "of a helper's default": (lambda x: helper(x), lambda h: h.update(scale=5.0)),
     "of a default by name": (by_name, lambda h: h[0].__setitem__(0, 5.0)),
@@ -205,6 +243,50 @@ def test_what_the_function_puts_into_a_container_is_refused_and_taken_out():
     with pytest.raises(RecordingError, match=r"changes the Python value 'named'.*return"):
         ng.compile(counts)(ng.ones(2))
     assert named == {}
+
+
+def test_an_array_that_is_memory_of_a_tensor_is_read_there():
+    scales = np.ones(3, np.float32)
+    shared = ng.from_numpy(scales)
+    compiled = ng.compile(lambda x: x * shared * (2.0 if len(scales) == 3 else 1.0))
+    for k in range(4):
+        scales[:] = k
+        assert compiled(ng.ones(3)).tolist() == [2.0 * k] * 3
+    assert compiled.cache_info().recordings == 1
+
+
+def test_an_array_that_the_function_writes_is_refused_and_put_back():
+    counts = np.zeros(3)
+
+    def function(x):
+        counts[1] += 1.0
+        return x * counts[1]
+
+    with pytest.raises(RecordingError, match="changes the Python value 'counts'"):
+        ng.compile(function)(ng.ones(2))
+    assert counts.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_what_is_dispatched_by_type():
+    @functools.singledispatch
+    def scaled(x):
+        return x
+
+    compiled = ng.compile(lambda x: scaled(x))
+    for factor in (1.0, 2.0):
+        scaled.register(ng.Tensor, lambda x: x * factor)  # noqa: B023
+        for _ in range(2):
+            assert compiled(ng.ones(1)).item() == factor
+
+
+def test_attributes_of_an_optimizer():
+    optimizer = ng.optim.SGD([ng.ones(1, requires_grad=True)], lr=1.0)
+    optimizer.scale = 1.0
+    compiled = ng.compile(lambda x: x * optimizer.scale * optimizer.defaults["lr"])
+    for scale, rate in ((1.0, 1.0), (2.0, 1.0), (2.0, 3.0)):
+        optimizer.scale, optimizer.defaults["lr"] = scale, rate
+        for _ in range(2):
+            assert compiled(ng.ones(1)).item() == scale * rate
 
 
 def test_a_count_in_a_default_goes_on():

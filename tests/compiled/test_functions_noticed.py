@@ -1,5 +1,7 @@
 """Functions, methods and classes that are written anew, as in a notebook, are noticed."""
 
+import importlib
+import sys
 import types
 from dataclasses import dataclass
 
@@ -273,3 +275,71 @@ def test_operators_that_a_dataclass_defines_are_looked_at():
     assert compiled(ng.ones(1)).item() == 3
     bias = 2.0
     assert compiled(ng.ones(1)).item() == 4
+
+
+def gained(x):
+    return x * gained.gain * gained.more["k"][0]
+
+
+class Gained(nn.Module):
+    def forward(self, x):
+        return x * Gained.forward.gain
+
+
+def test_attributes_of_functions():
+    gained.gain, gained.more = 1.0, {"k": [1.0]}
+    compiled, x = ng.compile(gained), ng.ones(1)
+    assert compiled(x).item() == 1.0
+    gained.gain = 2.0
+    assert [compiled(x).item(), compiled(x).item()] == [2.0, 2.0]
+    gained.more["k"][0] = 3.0
+    assert compiled(x).item() == 6.0
+    Gained.forward.gain = 1.0
+    model = Gained()
+    compiled = ng.compile(lambda x: model(x))
+    assert compiled(x).item() == 1.0
+    Gained.forward.gain = 2.0
+    assert compiled(x).item() == 2.0
+
+
+IMPORTING = """
+def step(x):
+    from .values import Setting, scale
+    from . import values
+    import {package}.inner.deep
+    return x * scale * Setting.rate * values.held[0] * {package}.inner.deep.factor
+
+def looks_up(x):
+    import importlib, sys
+    values = importlib.import_module("{package}.values")
+    return x * values.scale * sys.modules["{package}.inner.deep"].factor
+"""
+
+
+def test_modules_that_are_imported_inside(tmp_path, monkeypatch):
+    package = "imported_inside"
+    inner = tmp_path / package / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner.parent, inner):
+        (folder / "__init__.py").write_text("")
+    (inner.parent / "values.py").write_text(
+        "scale, held = 1.0, [1.0]\nclass Setting:\n    rate = 1.0\n"
+    )
+    (inner / "deep.py").write_text("factor = 1.0\n")
+    (inner.parent / "steps.py").write_text(IMPORTING.format(package=package))
+    monkeypatch.syspath_prepend(tmp_path)
+    steps = importlib.import_module(f"{package}.steps")
+    compiled, x = ng.compile(steps.step), ng.ones(1)
+    assert compiled(x).item() == 1.0  # which imports them
+    values, deep = [sys.modules[f"{package}.{each}"] for each in ("values", "inner.deep")]
+    looked_up = ng.compile(steps.looks_up)
+    assert looked_up(x).item() == 1.0
+    values.scale = 2.0
+    assert compiled(x).item() == 2.0 and looked_up(x).item() == 2.0
+    values.Setting.rate = 3.0
+    assert compiled(x).item() == 6.0
+    values.held[0] = 5.0
+    assert compiled(x).item() == 30.0
+    deep.factor = 7.0
+    assert compiled(x).item() == 210.0 and looked_up(x).item() == 14.0
+    assert compiled.cache_info().recordings <= 5

@@ -345,3 +345,108 @@ def test_numbers_that_kernels_made_inside_close_over():
     with pytest.raises(RecordingError, match=r"counts .*decides"):
         ng.compile(counts)(ng.ones(1))
     assert calls == {"n": 0.0}
+
+
+@numba.njit
+def turned(out, x, by):
+    for i in range(x.size):
+        out[i] = x[(i + by) % x.size]
+
+
+@numba.njit
+def first_of(out, x, count):
+    out[:] = 0
+    for i in range(count):
+        out[i] = x[i]
+
+
+@numba.njit
+def mixture(out, x, a, n, b):
+    for i in range(x.size):
+        out[i] = x[i] * a + 100 * n + b
+
+
+def in_python(out, x, a):
+    assert type(a) in (int, float)
+    out[...] = x * a
+
+
+def launched(kernel, x, *numbers):
+    out = ng.empty_like(x)
+    ng.launch(kernel, out, x, *numbers)
+    return out
+
+
+@pytest.mark.parametrize("dtype", [ng.float32, ng.int64])
+@pytest.mark.parametrize("kernel", [turned, first_of, in_python, Kernel(turned.py_func)])
+def test_whole_numbers_of_calls_are_whole_numbers_of_kernels(kernel, dtype):
+    compiled = ng.compile(lambda x, n: launched(kernel, x, n + 1))
+    x = ng.arange(5, dtype=dtype)
+    for n in range(5):
+        assert ng.equal(compiled(x, n), launched(kernel, x, n + 1))
+    assert compiled.cache_info().recordings <= 3
+
+
+def test_numbers_of_both_kinds_and_counts():
+    compiled, x = ng.compile(lambda x, *numbers: launched(mixture, x, *numbers)), ng.ones(2)
+    for n in range(5):
+        numbers = 1.5 * n, n, 0.25 * n
+        assert ng.equal(compiled(x, *numbers), launched(mixture, x, *numbers))
+    counted = {"n": 0, "x": 0.5}
+
+    def counts(x):
+        counted["n"] += 1
+        counted["x"] += 1.0
+        y = launched(turned, x, counted["n"]) + launched(in_python, x, counted["n"])
+        return y * launched(in_python, x, counted["x"])
+
+    compiled, x = ng.compile(counts), ng.arange(4.0)
+    for n in range(1, 5):
+        expected = (launched(turned, x, n) + x * n) * x * (n + 0.5)
+        assert ng.equal(compiled(x), expected)
+    assert compiled.cache_info().recordings == 1
+
+
+def test_numbers_that_backward_reads_are_those_of_the_call():
+    setting = {"k": 1.0}
+
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.k = setting["k"]
+            return x * setting["k"]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * setting["k"] + ctx.k * 100
+
+    def hooked(x):
+        y = x * 2.0
+        y.register_hook(lambda grad: grad * setting["k"])
+        return y * 1.0
+
+    def counted(x):
+        setting["n"] += 1.0
+        y = x * 2.0
+        y.register_hook(lambda grad: grad * setting["n"])
+        return y * 1.0
+
+    for function in (Scaled.apply, hooked, counted):
+        compiled = ng.compile(lambda x: function(x))  # noqa: B023
+        found = []
+        for f in (function, compiled):
+            setting["n"] = 0.0
+            found.append([])
+            for k in (1.0, 2.0, 3.0, 4.0):
+                setting["k"] = k
+                x = ng.ones(1, requires_grad=True)
+                f(x).sum().backward()
+                found[-1].append(x.grad.item())
+        assert found[0] == found[1]
+    setting["k"] = 1.0
+    x = ng.ones(1, requires_grad=True)
+    compiled = ng.compile(hooked)
+    y = compiled(x)
+    setting["k"] = 7.0
+    y.sum().backward()
+    assert x.grad.item() == 2.0  # eagerly 14: what backward would look at was looked at before
