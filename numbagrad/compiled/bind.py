@@ -24,7 +24,7 @@ from ..kernels.store import address_of_compiled, entry_of_compiled
 from ..kernels.table import TableType
 from .counts import Move, words
 from .program import Buffer, Operand, Scalar
-from .template import FIRST_CHECK, KernelUse, Template
+from .template import FIRST_CHECK, KernelUse, Template, type_of_argument
 from .traced import Memory
 
 _ALIGN = 64
@@ -118,7 +118,7 @@ def _compile(template: Template, varying: dict[int, str], fastmath: bool) -> Var
     main = store.compile_source(text, name, nogil=template.heavy, **options)
     signature = [TableType()]
     signature += [FlatType(memory_type(a.buffer.dtype)) for a in template.arguments]
-    signature += [types.float64] * len(template.floats)
+    signature += map(type_of_argument, template.floats)
     signature += [t for _, kinds in template.hyper for t in kinds]
     whole = main, tuple(signature)
     uses = [entry.what for entry in template.table if entry.kind == "kernel"]
@@ -260,7 +260,8 @@ class Bound:
         if at is None:
             return what.value
         if isinstance(what, Scalar):
-            return type(what.value)(self.table[at : at + 1].view(np.float64)[0])
+            bits = self.table[at : at + 1]
+            return bits.view(np.float64).item() if isinstance(what.value, float) else bits.item()
         operand: Operand = what
         view, dtype = operand.view, operand.dtype
         low, high = view.bounds

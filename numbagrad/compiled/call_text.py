@@ -11,6 +11,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from ..graph_walk import run_backward
 from ..kernels import machine
@@ -22,7 +23,7 @@ from .gradients import Slot
 from .graph import Failure
 from .guards import Writer, arguments_in, still_text
 from .program import Buffer
-from .template import HELD, OTHER_SHAPE, OVERLAP
+from .template import HELD, OTHER_SHAPE, OVERLAP, type_of_argument
 from .trace import Recording, Result
 from .traced import Memory, Ref
 
@@ -57,7 +58,8 @@ def enter(w: Writer, template: Any) -> None:
             lines.append(f"{targets}{',' if len(kinds) == 1 else ''} = {w.name('hyper', read)}()")
     passed = ["table", *w.passed]
     for text in template.floats:
-        passed.append(f"float({arguments_in(text)})")
+        asked = arguments_in(text)
+        passed.append(asked if type_of_argument(text) == types.int64 else f"float({asked})")
     for k, (_, kinds) in enumerate(template.hyper):
         passed += [f"h{k}_{j}" for j in range(len(kinds))]
     if template.heavy:

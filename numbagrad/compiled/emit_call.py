@@ -59,8 +59,7 @@ def call(e: Text, i: Call) -> None:
 def scalar(e: Text, s: Scalar) -> str:
     """A number as an argument."""
     if s.text is not None:
-        name = e.float_argument(s)
-        return name if isinstance(s.value, float) else f"np.int64({name})"
+        return e.float_argument(s)
     if isinstance(s.value, float):
         if not np.isfinite(s.value):
             return f"np.float64({_special(s.value)})"
@@ -85,7 +84,8 @@ def python(e: Text, i: Call) -> None:
             spots.append((pointer_place(e, o), o))
         elif arg.text is not None:
             left = e.place(Entry("result", None))
-            bits = f"np.float64({e.float_argument(arg)}).view(np.int64)"
+            name = e.float_argument(arg)
+            bits = f"np.float64({name}).view(np.int64)" if isinstance(arg.value, float) else name
             e.lines.append(f"table[{e.spot(left)}] = {bits}")
             spots.append((left, arg))
         else:

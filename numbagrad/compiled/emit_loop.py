@@ -102,7 +102,7 @@ class LoopText:
         kinds = {n: e.type(o.dtype) for n, o in zip(loop.loads, loop.ins, strict=True)}
         for n, s in loop.scalars:
             names[n] = e.float_argument(s)
-            kinds[n] = "float64"
+            kinds[n] = "float64" if isinstance(s.value, float) else "int64"
         self.scalar_code(names, kinds)
         kinds |= {line.name: line.dtype for line in loop.lines}
         for o, store in zip(loop.outs, loop.stores, strict=True):

@@ -25,7 +25,7 @@ from ..kernels.loops import numba_name
 from ..kernels.writer import helper_line
 from .memory import assign
 from .program import Buffer, Instruction, Operand, Program, Scalar, label
-from .template import DONE, Argument, Entry, Part
+from .template import DONE, Argument, Entry, Part, type_of_argument, whole
 
 _TAKEN = (
     frozenset(
@@ -297,7 +297,7 @@ class Text:
     def passed_type(self, name: str) -> Any:
         """The type of what a part gets: a float, an address, or a hyper-parameter ``h0_1``."""
         if name[0] != "h":
-            return types.float64 if name[0] == "f" else types.int64
+            return types.int64 if name[0] != "f" else type_of_argument(self.floats[int(name[2:])])
         k, j = name[1:].split("_")
         return self.hyper[int(k)][1][int(j)]
 
@@ -345,11 +345,12 @@ class Text:
         return [(f"h{at}_{j}", kind) for j, kind in enumerate(self.hyper[at][1])]
 
     def float_argument(self, s: Scalar) -> str:
-        """The local name of a number computed from float arguments."""
+        """The local name of a number computed from numbers among the arguments."""
         assert s.text is not None
-        if s.text not in self.floats:
-            self.floats.append(s.text)
-        return f"f_{self.floats.index(s.text)}"
+        text = s.text if isinstance(s.value, float) else whole(s.text)
+        if text not in self.floats:
+            self.floats.append(text)
+        return f"f_{self.floats.index(text)}"
 
     def function(self, params: list[str], body: list[str], *extra: str) -> str:
         """The text of a module with one function."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from ..errors import GradError, GraphFreedError
 from ..kernels import machine
@@ -25,7 +26,7 @@ from .explain import Unfused, unfused
 from .lower import gpu_of, lower
 from .passes import Pass, optimise
 from .program import Program
-from .template import Argument
+from .template import Argument, type_of_argument
 from .trace import Recording
 from .traced import Memory, Ref, refs_of
 
@@ -225,10 +226,11 @@ def _is_used(program: Program, buffer: Any) -> bool:
     )
 
 
-def _evaluate(text: str, leaves: tuple[Any, ...]) -> float:
+def _evaluate(text: str, leaves: tuple[Any, ...]) -> float | int:
     values = {f"f{k}": leaf for k, leaf in enumerate(leaves) if type(leaf) in (float, int)}
     names = set(re.findall(r"\bf\d+\b", text))
-    return float(eval(text, NUMBERS | {n: values[n] for n in names}))
+    found = eval(text, NUMBERS | {n: values[n] for n in names})
+    return found if type_of_argument(text) == types.int64 else float(found)
 
 
 NUMBERS = {"inf": math.inf, "nan": math.nan, "math": math}

@@ -129,6 +129,14 @@ class Recorder(Deciding):
         offset = (machine.address_of(array) - low) // step
         return whole.element_view(array.shape, strides, offset)
 
+    def _passed_as_float(self, kernel: Any, args: tuple[Any, ...]) -> bool:
+        """Whether a whole number would be none: launches on a GPU get the numbers of a call as
+        floats, which formulas on floats alone take for what they are."""
+        if machine.away is None or not isinstance(kernel, ElementwiseKernel):
+            return machine.away is not None
+        given = [a for a in args[kernel.outputs :] if isinstance(a, (np.ndarray, DeviceArray))]
+        return "f" not in [a.dtype.kind for a in given]
+
     def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         """Write down a launch."""
         where, op = origin(2)
@@ -142,14 +150,9 @@ class Recorder(Deciding):
             elif isinstance(arg, np.generic):
                 taken.append(arg.item())
             elif type(arg) in (float, int, bool, TracedFloat):
-                if type(arg) is TracedFloat and type(arg.value) is int:
-                    given = args[getattr(kernel, "outputs", 0) :]
-                    arrays = [a for a in given if isinstance(a, (np.ndarray, DeviceArray))]
-                    floats = "f" in [a.dtype.kind for a in arrays]
-                    if isinstance(kernel, ElementwiseKernel) and not floats:
-                        arg.pin()  # among whole numbers it would be one
-                    elif machine.away is not None and not isinstance(kernel, ElementwiseKernel):
-                        arg = arg.asked()  # launches on a GPU pass numbers as floats
+                traced_int = type(arg) is TracedFloat and type(arg.value) is int
+                if traced_int and self._passed_as_float(kernel, args):
+                    arg = arg.asked()
                 taken.append(arg)
             elif callable(arg) and isinstance(kernel, ListKernel):
                 self.settings.reading(arg)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from ..kernels import store
 from .program import Buffer, Instruction
@@ -21,6 +22,16 @@ DONE, OTHER_SHAPE, OVERLAP, HELD, FIRST_CHECK = 0, 1, 2, 3, 16
 
 MARK = re.compile("⟦(\\d+)⟧")
 """Stands for the number of that place in ``Template.numbers``."""
+
+
+def whole(text: str) -> str:
+    """The expression of a number among the arguments of a call that is a whole one."""
+    return f"int({text})"
+
+
+def type_of_argument(text: str) -> Any:
+    """The Numba type of a number that a call passes, by its expression."""
+    return types.int64 if text.startswith("int(") else types.float64
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,7 @@ class Template:
     table: list[Entry]
     arguments: list[Argument]
     hyper: list[tuple[Callable[[], tuple], tuple]]  # callables and the types they gave
-    floats: list[str]  # expressions of float arguments, passed each time
+    floats: list[str]  # expressions of numbers among the arguments, passed each time
     checks: list[tuple[Callable[[int], None], int]]  # failure and the table place of the flag
     work: int  # bytes
     heavy: bool  # whether it runs so long that other Python threads should run meanwhile
@@ -105,6 +116,7 @@ class Template:
             table,
             len(self.arguments),
             tuple(t for _, t in self.hyper),
+            tuple(map(type_of_argument, self.floats)),
             self.heavy,
         )
 

@@ -10,6 +10,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -314,6 +315,7 @@ def _run(
     split = len(recorder.events)
     with recorder.as_left():  # what backward functions and hooks read is what the call has left
         graph.differentiate([t for t in result_leaves if _recorded(t, known, stand_ins)])
+    recorder.as_left = nullcontext  # which holds no tensor
     counters = {id(b.tensor._counter): b.tensor._counter for b in before}
     counters |= {id(t._counter): None for t in stand_in.values()}
     counters.pop(id(None), None)
