@@ -132,9 +132,9 @@ def plain_number(value: Any) -> Any:
 
 def of_number(value: Any) -> DType:
     """The dtype that a Python number brings to promotion."""
-    if value is True or value is False:
+    if value is True or value is False or isinstance(value, np.bool_):
         return bool_
-    if isinstance(value, float):
+    if isinstance(value, (float, np.floating)):
         return _default
     return int64
 

@@ -70,6 +70,8 @@ def axes(name: str, x: Tensor, dim: Any, keepdim: bool = False) -> Axes:
         for each in dim:
             if type(each) is not int:  # 0.0 would be found where 0 is
                 return _axes.__wrapped__(name, x._array.shape, dim, keepdim)
+    elif isinstance(dim, np.integer):
+        dim = int(dim)
     return _axes(name, x._array.shape, dim, keepdim)
 
 

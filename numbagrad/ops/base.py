@@ -185,6 +185,8 @@ def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.c
     alone = not machine.recording or machine.recorder.current is None
     if alone and not value and device is devices.cpu:
         return wrap(blocks.zeros(tuple(shape), dtype.numpy), dtype)
+    if isinstance(value, np.generic):
+        value = value.item()
     out = new_empty(shape, dtype, device)
     here = not machine.recording or machine.on_host(out)
     if here and type(value) in NUMBERS:

@@ -33,6 +33,7 @@ from .elementwise import cast, contiguous_copy, masked_fill
 from .from_data import as_tensor
 from .index import _write, launch_checked, put_slices, scalar_tensor
 from .inplace import assign, check_distinct
+from .operand import number_of
 from .remembered import remembered
 from .selected import Selected
 from .transfer import transfer
@@ -109,7 +110,11 @@ def _number_for(x: Tensor, value: Any) -> Any:
     """A Python number as the dtype of ``x`` takes it."""
     if x._dtype.is_floating_point:
         return float(value)
-    return bool(value) if x._dtype is dtypes.bool_ else int(value)
+    if type(value) is int and 0 <= value < 128 and x._dtype is not dtypes.bool_:
+        return value
+    if isinstance(value, Tensor):  # which is cast as others are
+        return bool(value) if x._dtype is dtypes.bool_ else int(value)
+    return number_of("x[...] = value", value, x._dtype)
 
 
 def _fill_tensor(x: Tensor, key: Tensor, value: Any) -> bool:
@@ -190,7 +195,7 @@ def _set_view(x: Tensor, view: Tensor, value: Any) -> None:
 def _fitting(value: Any, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """``value`` in the dtype of ``x``, expanded to ``shape``, apart from the memory of ``x``."""
     if not isinstance(value, Tensor):
-        return expand(scalar_tensor(value, x), shape)
+        return expand(scalar_tensor(value, x, "x[...] = value"), shape)
     if value._array is x._array or meets(x, value):
         value = contiguous_copy(value)  # reading what was just written would smear it
     value = cast(value, x._dtype)

@@ -11,6 +11,8 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
@@ -121,7 +123,7 @@ class ConvolutionWeight(Op, plain_notes=True):
 def per_dimension(name: str, what: str, value: Any, rank: int, least: int, word: str) -> Sizes:
     """``value``, an int or one for each dimension of space, as a tuple of ints >= ``least``."""
     try:
-        values = (value,) if isinstance(value, int) else tuple(value)
+        values = (value,) if isinstance(value, (int, np.integer)) else tuple(value)
         values = tuple([operator.index(v) for v in values])
     except TypeError:
         raise TypeError(

@@ -23,6 +23,7 @@ from .argument_names import made_by_names, made_plainly
 from .base import as_operand, constant, fill_kernel, launch, new_empty
 from .base import full as filled
 from .elementwise import cast, clone
+from .operand import number_of
 from .part import _diagonal_view
 from .remembered import remembered
 from .transfer import transfer
@@ -122,6 +123,7 @@ def full(
         return made_plainly(full, names, (size, fill_value), dtype, device, requires_grad)
     value = _number("full", fill_value)
     wanted = _settled(dtypes.of_number(value) if dtype is None else dtype)
+    value = number_of("full", value, wanted)
     return _finish(
         _filled(shape_of("full", (size,)), value, wanted, place_of(device)), requires_grad
     )
@@ -221,7 +223,7 @@ def full_like(
         return made_plainly(full_like, names, (input, fill_value), dtype, device, requires_grad)
     memory_formats.check("full_like", memory_format)
     dtype = _like(dtype, as_operand("full_like", input))
-    value = _number("full_like", fill_value)
+    value = number_of("full_like", _number("full_like", fill_value), dtype)
     made = _lying(input, _filled, memory_format, value, dtype, place_of(device, input))
     return _finish(made, requires_grad)
 

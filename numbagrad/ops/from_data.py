@@ -21,6 +21,7 @@ from ..tensor import Tensor, wrap, wrap_any
 from .base import contiguous
 from .create import _finish, full
 from .elementwise import cast
+from .operand import number_of
 from .transfer import transfer
 
 
@@ -129,6 +130,9 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
         else:
             raise TypeError(f"tensor: too many dimensions or invalid data type '{kind}'.")
     if dtype is not None:
+        if dtype.numpy.kind in "iu" and array.size and array.dtype.kind in "iuf":
+            for each in (array.min(), array.max()):
+                number_of("tensor", each, dtype)
         return array.astype(dtype.numpy, copy=False)
     if array.dtype == np.float64 and not _has_double(data):
         return _array_of(array, dtypes.get_default_dtype())

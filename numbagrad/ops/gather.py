@@ -325,7 +325,7 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 def _source(name: str, x: Tensor, index: Tensor, src: Any) -> Tensor:
     """The values of a scatter in the shape of ``index``."""
     if not isinstance(src, Tensor):
-        return expand(scalar_tensor(src, x), index._array.shape)
+        return expand(scalar_tensor(src, x, name), index._array.shape)
     if src._dtype is not x._dtype:
         raise DTypeError(
             f"{name}: Expected self.dtype to be equal to src.dtype, got {x._dtype} and "

@@ -23,6 +23,7 @@ from ..tensor import Tensor, wrap
 from .base import Op, as_operand, contiguous, full, meets, new_empty, normalize_dim
 from .comparison import eq
 from .elementwise import cast, contiguous_copy, mul
+from .operand import number_of
 from .remembered import remembered
 from .view import expand, reshape
 
@@ -378,19 +379,16 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     dim = normalize_dim("index_fill", dim, x._array.ndim)
     index = _flat_index("index_fill", index)
     shape = x._array.shape
-    value = scalar_tensor(value, x)
+    value = scalar_tensor(value, x, "index_fill")
     source = expand(value, (*shape[:dim], index._array.size, *shape[dim + 1 :]))
     return put_slices(x, source, index, dim, 1, False, "index_fill")
 
 
-def scalar_tensor(value: Any, x: Tensor) -> Tensor:
-    """A number or tensor in the dtype of ``x``."""
+def scalar_tensor(value: Any, x: Tensor, name: str) -> Tensor:
+    """A number or tensor that came to the function ``name``, in the dtype of ``x``."""
     if isinstance(value, Tensor):
         return cast(value, x._dtype)
-    if x._dtype is dtypes.bool_:
-        value = bool(value)
-    elif not x._dtype.is_floating_point:
-        value = int(value)
+    value = number_of(name, value, x._dtype)
     return full((), value, x._dtype, x._device)
 
 

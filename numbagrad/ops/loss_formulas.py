@@ -84,8 +84,8 @@ def hinge_embedding_loss(
     """
     reduction = reduction_of("hinge_embedding_loss", reduction, size_average, reduce)
     input, target = _operands("hinge_embedding_loss", input, target)
-    apart = where(target.ne(1), clamp(margin - input, 0), input * 0)
-    return reduced(apart + where(target.ne(-1), input, input * 0), reduction)
+    apart = where(target.ne(1), clamp(margin - input, 0), 0)
+    return reduced(apart + where(target.ne(-1), input, 0), reduction)
 
 
 @remembered

@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DTypeError, class_name
+from ..kernels.traced_float import TracedFloat
 from ..tape import NUMBERS
 from ..tensor import Tensor
 from .selected import Selected
@@ -46,7 +49,11 @@ def _has(attribute: str | None) -> bool:
 def number_of(name: str, value: Any, dtype: DType) -> Any:
     """``value``, which came to the function ``name``, as ``dtype`` holds it: a bool whether it is
     not 0, ints without its fraction, unsigned ones from below 0 again from above."""
-    if type(value) not in NUMBERS and isinstance(value, (int, float)):
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif type(value) is TracedFloat:
+        return value
+    elif type(value) not in NUMBERS and isinstance(value, (int, float)):
         value = dtypes.plain_number(value)
     if type(value) is not complex:
         if dtype is dtypes.bool_:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..autograd.changes import check_in_place
-from ..errors import DTypeError, ShapeError
+from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.blocks import zeroed
 from ..kernels.shares import GRAIN
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
-from .base import Op, as_operand, copy_kernel, fill_entry, fill_kernel, meets, new_empty
+from .base import Op, as_operand, copy_kernel, fill_entry, fill_kernel, full, meets, new_empty
 from .create import _filled, _number
 from .elementwise import cast
 from .inplace import _rebase, assign, check_distinct, check_followed
-from .operand import check_operands, no_operand
+from .operand import check_operands, no_operand, number_of
 from .transfer import transfer
 from .view import expand
 
@@ -66,6 +67,10 @@ def overwrite(
     return x
 
 
+_LEAST = 65504.0
+"""The largest float16: every floating dtype has numbers up to it."""
+
+
 def fill_(x: Tensor, value: Any) -> Tensor:
     """Every element set to ``value``, in place."""
     if isinstance(value, Tensor):
@@ -80,14 +85,10 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         dtype = x._dtype
     except AttributeError:
         raise no_operand("fill_", x) from None
-    if type(value) is float and dtype.is_floating_point and _short(x, fill_kernel, float, value):
-        return x
-    if dtype is dtypes.bool_:
-        value = bool(value)
-    elif isinstance(value, float) and not dtype.is_floating_point:
-        if not math.isfinite(value):
-            raise DTypeError(f"fill_: value {value} cannot be converted to {dtype}.")
-        value = int(value)
+    if type(value) is float and dtype.is_floating_point and -_LEAST <= value <= _LEAST:
+        if _short(x, fill_kernel, float, value):
+            return x
+    value = number_of("fill_", value, dtype)
     return overwrite(x, "fill_", lambda out: machine.launch(fill_kernel, out._array, value), True)
 
 
@@ -130,6 +131,8 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
     Gradient: to ``src``; none to the old ``x``.
     """
+    if isinstance(src, (int, float, np.generic)):
+        src = full((), src, dtypes.of_number(src))
     source = as_operand("copy_", src, 1)._array
     here = not machine.recording or machine.on_host(x, src)
     if src._edge is None and here and source.base is None:

@@ -15,6 +15,7 @@ from ..kernels import machine
 from ..tensor import Tensor
 from .base import Op, as_operand, copy_kernel, full, new_empty
 from .formulas import Add
+from .operand import number_of
 from .part import narrow
 from .remembered import remembered
 
@@ -205,7 +206,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Any = 
                 f"a negative output size in dimension {d}."
             )
     if mode == "constant":
-        return _constant(input, widths, 0 if value is None else value)
+        value = 0 if value is None else number_of("pad", value, input._dtype)
+        return _constant(input, widths, value)
     if mode not in EDGES:
         raise ValueError(
             f"pad: Unrecognised padding mode {mode}; use 'constant', {', '.join(map(repr, EDGES))}."

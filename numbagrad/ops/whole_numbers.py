@@ -60,7 +60,7 @@ def lcm(x: Tensor, other: Tensor) -> Tensor:
     for i, value in enumerate((x, other)):
         _whole("lcm", as_operand("lcm", value, i))
     divisor = clamp(gcd(x, other), 1)
-    return mul(abs_(x // divisor), abs_(other))
+    return abs_(mul(x // divisor, other))
 
 
 class LeftShift(Elementwise):
