@@ -42,6 +42,14 @@ def dicts_that_hold(objects: list[Any]) -> list[dict[Any, Any]]:
     return _of_kind(dict, gc.get_referrers, *objects)
 
 
+def sequences_that_hold(objects: list[Any]) -> list[Any]:
+    """The lists and tuples in which any of ``objects`` is."""
+    return [
+        *_of_kind(list, gc.get_referrers, *objects),
+        *_of_kind(tuple, gc.get_referrers, *objects),
+    ]
+
+
 def _of_kind(kind: type, look: Callable[..., list[Any]], *given: Any) -> list[Any]:
     """The instances of ``kind`` in the list that ``look(*given)`` makes.
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from ..errors import CacheFilledError, RecordingError
 from ..tensor import Tensor
-from .heap import Nursery, all_tensors, dicts_that_hold, objects_of
+from ..tree import flatten
+from .heap import Nursery, all_tensors, dicts_that_hold, objects_of, sequences_that_hold
 from .places import Place
 from .traced import Gone, traced
 
@@ -117,4 +118,19 @@ def _holder(tensor: Tensor, places: list[Place]) -> str:
                 return ", for a gradient or another tensor is a view of it: set that to a clone()"
             if value is tensor and isinstance(key, str):
                 return f", as {key!r}"
+    for within in (*sequences_that_hold([tensor]), *dicts_that_hold([tensor])):
+        for holder in dicts_that_hold([within]):
+            for key, value in holder.items():
+                if value is within and isinstance(key, str) and not key.startswith("_"):
+                    beside = "" if _tensors_alone(within) else _BESIDE
+                    return f", in {key!r}{beside}"
     return ""
+
+
+_BESIDE = ", beside what are no tensors and may be others in each call: keep those apart"
+
+
+def _tensors_alone(container: Any) -> bool:
+    leaves: list[Any] = []
+    flatten(container, leaves)
+    return all([isinstance(leaf, Tensor) for leaf in leaves])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import html
+import inspect
 import re
 import warnings
 import weakref
@@ -418,6 +419,12 @@ def compile(
         raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
     if disable or getattr(function, "_never_compiled", False):
         return function
+    called = getattr(function, "__func__", function)
+    if inspect.isgeneratorfunction(called) or inspect.iscoroutinefunction(called):
+        raise TypeError(
+            f"compile: {called.__name__} returns before it has run: it is a generator or async. "
+            f"Compile a function that it calls."
+        )
     made = CompiledFunction(function, options)
     as_module = getattr(type(function), "_as_compiled", None)
     return made if as_module is None else as_module(function, made)

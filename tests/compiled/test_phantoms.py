@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -168,3 +169,27 @@ def test_a_module_may_be_made_inside():
         compiled = ng.compile(function)
         for _ in range(2):
             assert ng.allclose(compiled(x), function(x))
+
+
+def test_a_mixture_of_tensors_and_numbers_that_is_set_anew_is_named():
+    keeper = types.SimpleNamespace(state=(ng.zeros(3), 1.0))
+
+    def step(x):
+        keeper.state = keeper.state[0] + x, keeper.state[1] + 1.0
+        return x
+
+    with pytest.raises(RecordingError, match=r"in 'state', beside .* keep those apart"):
+        ng.compile(step)(ng.ones(3))
+    assert keeper.state[0].tolist() == [0.0] * 3 and keeper.state[1] == 1.0
+
+
+def test_what_returns_before_it_has_run_is_no_function():
+    def generator(x):
+        yield x * 2
+
+    async def later(x):
+        return x * 2
+
+    for function in (generator, later):
+        with pytest.raises(TypeError, match=rf"{function.__name__} returns before it has run"):
+            ng.compile(function)
