@@ -1,7 +1,8 @@
 """Which tensors there are, asked of Python's garbage collector: it knows every one of them.
 
-A process that has compiled much holds a million objects, so to look at all of them takes 0.1 s. The
-loops here run in C, and what a recording has made is looked for among the youngest objects.
+A process that has compiled much holds a million objects, so to look at all of them takes 0.1 s, in
+compiled code half of it (``kernels/instances.py``). The loops here run in C, and what a recording
+has made is looked for among the youngest objects.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from itertools import chain, compress, repeat, starmap
 from typing import Any
 
+from ..kernels.instances import Marks, marking
 from ..tensor import Tensor
 from .traced import Gone
 
@@ -57,6 +59,33 @@ def _of_kind(kind: type, look: Callable[..., list[Any]], *given: Any) -> list[An
     one is making cannot grow while the list refers to it, which raises SystemError there.
     """
     kinds = _family(kind)
+    whole = look is gc.get_objects and given in ((), (None,))
+    mark = marking([*kinds.values()]) if whole else None
+    collects = gc.isenabled()
+    gc.disable()  # what is collected may run Python code
+    try:
+        if mark is None:
+            return _of_kinds(kinds, look, given)
+        while True:
+            marks = Marks([*kinds.values()], _room[0])
+            lists = chain.from_iterable(map(repeat, starmap(look, (given,)), (2,)))
+            marked = map(mark, lists, repeat(marks.address))
+            fits = map((marks.flags, b"").__getitem__, marked)
+            found = list(chain.from_iterable(map(compress, lists, fits)))
+            if not marks.missing:
+                return found
+            _room[0] = 2 * marks.missing
+    finally:
+        if collects:
+            gc.enable()
+
+
+_room = [1 << 18]
+"""How many objects there may be."""
+
+
+def _of_kinds(kinds: dict[int, type], look: Callable[..., list[Any]], given: Any) -> list[Any]:
+    """``_of_kind`` without compiled code."""
     twice = chain.from_iterable(map(repeat, starmap(look, (given,)), (2,)))
     classes = map(partial(map, type), twice)
     if all([metaclass.__hash__ is type.__hash__ for metaclass in _family(type).values()]):
@@ -64,13 +93,7 @@ def _of_kind(kind: type, look: Callable[..., list[Any]], *given: Any) -> list[An
     else:  # some classes, such as sympy's functions, are hashed by Python code, or not at all
         classes, among = map(partial(map, id), classes), kinds.__contains__
     found = map(compress, twice, map(partial(map, among), classes))
-    collects = gc.isenabled()
-    gc.disable()  # what is collected may run Python code
-    try:
-        return list(chain.from_iterable(found))
-    finally:
-        if collects:
-            gc.enable()
+    return list(chain.from_iterable(found))
 
 
 def _family(kind: type) -> dict[int, type]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import RecordingError, StateMadeError
+from ..kernels.instances import prepare
 from ..kernels.traced_float import Count, TracedFloat
 from ..kernels.traced_math import tracing_math
 from ..tape import (
@@ -161,6 +162,7 @@ def _record(
     namespaces: Sequence[dict[str, Any]],
 ) -> Recording:
     recorder = Recorder()
+    prepare()
     with recording_alone:
         before = [Before.of(t, t._grad) for t in all_tensors()]
         recorder.before = frozenset(roots_of(before))

@@ -23,6 +23,7 @@ KNOWN = ("0.68.",)
 
 
 def _parts() -> tuple[Part, ...]:
+    from llvmlite.binding.executionengine import ExecutionEngine
     from numba.core import base, ir, postproc
     from numba.core.inline_closurecall import InlineWorker
     from numba.core.targetconfig import ConfigStack, TargetConfig
@@ -40,6 +41,7 @@ def _parts() -> tuple[Part, ...]:
         quick_parts.lifetimes(postproc),
         quick_parts.places(base),
         quick_parts.sizes(base),
+        *quick_parts.modules(ExecutionEngine),
         *Inlining(ir, InlineWorker).parts,
     )
 

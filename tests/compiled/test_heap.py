@@ -12,6 +12,7 @@ import pytest
 
 import numbagrad as ng
 from numbagrad.compiled import heap
+from numbagrad.kernels import instances
 
 
 class Unhashable(type):
@@ -94,3 +95,19 @@ def test_the_collector_goes_on_as_it_was(on):
         assert gc.isenabled() is on
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_compiled_code_finds_what_python_does(monkeypatch):
+    kept = [ng.ones(2), ng.nn.Parameter(ng.ones(2))]
+    monkeypatch.setattr(heap, "_room", [4])
+    monkeypatch.setattr(instances, "_CALLS", 0)
+    instances.prepare()
+    assert instances.marking([ng.Tensor]) is not None
+    assert instances.marking([ng.Tensor] * 65) is None
+    found = {id(t) for t in heap.all_tensors()}
+    assert heap._room[0] >= len(gc.get_objects())
+    assert {id(t) for t in kept} <= found
+    kinds = heap._family(ng.Tensor)
+    assert found == {id(t) for t in heap._of_kinds(kinds, gc.get_objects, (None,))}
+    looks()
+    make_tuples_meanwhile()

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import pytest
 from llvmlite import ir as llvm
+from llvmlite.binding.executionengine import ExecutionEngine
 from numba import extending, literal_unroll, types
 from numba.core import base, compiler, errors, inline_closurecall, ir, postproc
 from numba.core.registry import cpu_target
@@ -468,3 +469,19 @@ def test_what_users_write(function, monkeypatch):
     expected, x = value(), np.array([0.5, 1.5, 2.5])
     with quick():
         assert value() == expected
+
+
+@known
+def test_modules_are_found_by_their_address(monkeypatch):
+    (engine, _, add), (_, _, find) = quick_parts.modules(ExecutionEngine)
+    llvmlites, seen = engine._find_module_ptr, []
+
+    def both(self, pointer):
+        found = find(self, pointer)
+        seen.append((found, llvmlites(self, pointer)))
+        return found
+
+    monkeypatch.setattr(engine, "add_module", add)
+    monkeypatch.setattr(engine, "_find_module_ptr", both)
+    assert numba.njit(lambda x: x + 1)(2) == 3
+    assert seen and all([mine is theirs is not None for mine, theirs in seen])
