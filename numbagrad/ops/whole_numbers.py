@@ -60,7 +60,8 @@ def lcm(x: Tensor, other: Tensor) -> Tensor:
     for i, value in enumerate((x, other)):
         _whole("lcm", as_operand("lcm", value, i))
     divisor = clamp(gcd(x, other), 1)
-    return abs_(mul(x // divisor, other))
+    kind = divisor._dtype
+    return mul(abs_(cast(x, kind) // divisor), abs_(cast(other, kind)))
 
 
 class LeftShift(Elementwise):
