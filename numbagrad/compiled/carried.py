@@ -195,6 +195,7 @@ class Carried:
             machine.recorder.current.as_left = functools.partial(self._holding, left)
             return returned, self._set(values, left, given)
 
+        run.first_slot = self.first  # type: ignore[attr-defined]
         return run
 
     @contextmanager

@@ -27,7 +27,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .before import Before
 from .gradients import Gradients
-from .places import ABSENT, Content, Place, alike, content_of, same
+from .places import ABSENT, Content, Place, alike, content_of, same, same_elements
 from .repeated import distinct_guards, first_places
 from .template import Argument
 from .trace import Recording
@@ -257,9 +257,12 @@ def state_guards(
 
 
 def _compared(content: Content, recording: Recording) -> Content:
-    """``content`` without the arrays that are the memory of tensors, which calls read there."""
+    """``content`` without the arrays that are the memory of tensors, which calls read there, and
+    those that another thread has written meanwhile."""
     known = recording.recorder.known_memory
-    return tuple([c for c in content if type(c[0]) is not np.ndarray or known(c[0]) is None])
+    arrays = [c for c in content if type(c[0]) is np.ndarray]
+    left_out = {id(a) for a, copy in arrays if known(a) is not None or not same_elements(a, copy)}
+    return tuple([c for c in content if id(c[0]) not in left_out])
 
 
 def _array_guards(w: Writer, t: str, b: Before, memory: Memory | None, passed: bool) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import dis
 import functools
 import types
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
-__all__ = ["filled", "globals_of", "imported_by", "names_of"]
+__all__ = ["compare_types", "filled", "globals_of", "imported_by", "names_of"]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -42,7 +44,7 @@ _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GLO
 def imported_by(code: types.CodeType, package: str) -> frozenset[str]:
     """Names of modules that ``code`` and the functions inside it import, or may look up."""
     found: set[str] = set()
-    instructions = list(dis.get_instructions(code))
+    instructions = [i for i in dis.get_instructions(code) if i.opname != "EXTENDED_ARG"]
     for k, each in enumerate(instructions):
         if each.opname == "IMPORT_NAME":
             level, taken = [before.argval for before in instructions[k - 2 : k]]
@@ -61,6 +63,30 @@ def imported_by(code: types.CodeType, package: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def compare_types(places: Iterable[Any]) -> bool:
+    """Whether one of the functions whose code is among ``places`` may ask ``type(x) is float``."""
+    codes = [place.value for place in places if type(place.value) is types.CodeType]
+    return any(map(_compares_types, codes))
+
+
+@functools.lru_cache(maxsize=4096)
+def _compares_types(code: types.CodeType) -> bool:
+    """Whether ``code``, or a function inside it, may ask whether ``type(x) is float``, which is not
+    so of what stands for a number of the call."""
+    if "type" in code.co_names and not _NUMBERS.isdisjoint(code.co_names):
+        names = []
+        for each in dis.get_instructions(code):
+            names.append(each.argval if each.opname == "LOAD_GLOBAL" else "")
+            near = {*names[-_NEAR:]}
+            if each.opname in _COMPARING and "type" in near and near & _NUMBERS:
+                return True
+    return any([_compares_types(c) for c in code.co_consts if isinstance(c, types.CodeType)])
+
+
+_NUMBERS = frozenset(("float", "int"))
+_COMPARING = frozenset(("IS_OP", "COMPARE_OP", "CONTAINS_OP"))
+_NEAR = 14
+"""Instructions in which one comparison has its operands."""
 _LOOK_UP = frozenset(("modules", "import_module", "__import__"))
 
 

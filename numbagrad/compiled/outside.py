@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -233,8 +234,8 @@ def _evaluate(text: str, leaves: tuple[Any, ...]) -> float | int:
     return found if type_of_argument(text) == types.int64 else float(found)
 
 
-NUMBERS = {"inf": math.inf, "nan": math.nan, "math": math}
-"""What expressions of float arguments name, the first two as ``repr`` writes them."""
+NUMBERS = {"inf": math.inf, "nan": math.nan, "math": math, "index": operator.index}
+"""What expressions of numbers among the arguments name, the first two as ``repr`` writes them."""
 
 
 def _dtype(dtype: np.dtype) -> Any:

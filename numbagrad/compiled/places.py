@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import gc
 import operator
+import threading
 import types
 import weakref
 from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Set
+from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -28,10 +30,10 @@ from ..kernels import machine
 
 MOST = 200
 """Objects or functions that are followed, and elements of one container that are compared."""
-MOST_IN_ALL = 5 * MOST
+MOST_IN_ALL = 500
 """Elements that are compared, of a container and those in it."""
 MOST_BYTES = 4096
-"""Of an array whose elements are compared, whoever reads them."""
+"""Of an array whose elements are compared, whoever reads them, and four times that in all."""
 
 
 class _Absent:
@@ -113,6 +115,14 @@ class Place:
             return self.now() is self.value and alike(self.content)
         return same(self.now(), self.value)
 
+    def settled(self) -> Place:
+        """The place without arrays that have changed meanwhile, while other threads may write them:
+        they would not find there what they have written."""
+        if threading.active_count() == 1:
+            return self
+        kept = [c for c in self.content if type(c[0]) is not np.ndarray or same_elements(*c)]
+        return self if len(kept) == len(self.content) else replace(self, content=tuple(kept))
+
     @property
     def shown(self) -> Any:
         """What stood there, for people."""
@@ -131,13 +141,15 @@ def refill(container: Any, copy: Any) -> None:
     """Let a container, or an array, hold what ``copy`` does."""
     if isinstance(container, (np.ndarray, array)):
         if not same_elements(container, copy):
-            if isinstance(container, array):
-                container[:] = copy
-            else:
-                container[...] = copy
+            with suppress(ValueError):  # it is read-only now, or of another size
+                container[_WHOLE[isinstance(container, np.ndarray)]] = copy
         return
     container.clear()
     (container.update if hasattr(container, "update") else container.extend)(copy)
+
+
+_WHOLE: Any = (slice(None), ...)
+"""All elements of an ``array.array``, and of an array of NumPy's, which may have no dimension."""
 
 
 def same_elements(x: Any, y: Any) -> bool:
@@ -229,14 +241,15 @@ def containers(value: Any, carried: Locations = frozenset()) -> Content:
     carried: what may be another in each call, by container and key: it is not followed.
     """
     found: dict[int, tuple[Any, Any]] = {}
-    waiting, count = deque([value]), 0
+    waiting, count, room = deque([value]), 0, 4 * MOST_BYTES
     while waiting:
         each = under(waiting.popleft())
         if id(each) in found:
             continue
         if type(each) is np.ndarray:
-            if each.nbytes <= MOST_BYTES and each.dtype.kind in "biufcSU":
+            if each.nbytes <= min(MOST_BYTES, room) and each.dtype.kind in "biufcSU":
                 found[id(each)] = each, each.copy()
+                room -= max(each.nbytes, 64)
             continue
         if not is_container(each) or len(each) > MOST:
             continue
@@ -254,14 +267,17 @@ def containers(value: Any, carried: Locations = frozenset()) -> Content:
 
 
 def under(value: Any) -> Any:
-    """The dict that a ``MappingProxyType`` shows, or in which a container of weak references keeps
-    them; any other value itself."""
+    """The dict that a ``MappingProxyType`` shows, but for that of a class; what a container of weak
+    references keeps them in; any other value itself."""
     if type(value) is types.MappingProxyType:
-        return gc.get_referents(value)[0]
+        shown = gc.get_referents(value)[0]
+        return value if type(shown) is not dict or _OF_CLASSES & shown.keys() else shown
     return value.data if type(value) in _WEAK else value
 
 
-_WEAK = frozenset((weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet))
+_OF_CLASSES = frozenset(("__module__", "__doc__", "__new__", "__dict__"))
+_WEAK = frozenset((weakref.WeakValueDictionary, weakref.WeakSet))
+"""Not ``WeakKeyDictionary``: a copy would keep its values."""
 
 
 def is_container(value: Any) -> bool:
@@ -296,7 +312,7 @@ def _leave_out(container: Any, copy: Any, carried: Locations) -> None:
 def check_unchanged(places: list[Place]) -> None:
     """Raise if the recorded function has changed a Python value, after putting them back."""
     firm = [place for place in places if not place.loose]
-    changed = [place for place in firm if not place.is_as_it_was()]
+    changed = [place for place in firm if not place.settled().is_as_it_was()]
     put_back(firm)
     if changed:
         first = changed[0]
@@ -310,7 +326,7 @@ def check_unchanged(places: list[Place]) -> None:
 
 def put_back(places: list[Place]) -> None:
     """Make every place hold what it held before the recording."""
-    for place in places:
+    for place in map(Place.settled, places):
         if place.now() is not place.value or not place.is_as_it_was():
             place.restore()
             machine.changed()

@@ -12,6 +12,7 @@ import functools
 import html
 import inspect
 import re
+import threading
 import warnings
 import weakref
 from collections import deque
@@ -31,6 +32,7 @@ from .counting import Counting, Decided, counts
 from .entry import Entry, Shared, make_entry
 from .explain import Explanation, explanation
 from .gathering import gathered
+from .named import compare_types
 from .program import Program
 from .reasons import FIRST, OTHER_VALUE, changed_key
 from .relied import Reliance
@@ -159,6 +161,9 @@ class CompiledFunction:
                 entries.remove(entry)
                 entry = self._new_entry(key, entries, leaves, spec, tied=True)
                 found = entry.call(given)
+            if found is MISS and threading.active_count() > 1:
+                entries.remove(entry)  # somebody has changed meanwhile what calls look at
+                return self._function(*args, **kwargs)
             assert found is not MISS, "a fresh entry refuses its own arguments"
             self._promote(entries, entry, spec)
             return found
@@ -196,6 +201,8 @@ class CompiledFunction:
         slots = [slot for e in entries if e.carried is not None for slot in e.carried.slots]
         passed = counts(leaves)
         exchanged, found = self._exchanged.slots(), None
+        if compare_types(search.places):  # a number that is read at each call would be none
+            exchanged = [slot for slot in exchanged if slot.number is None]
         try:
             if len(entries) >= ENTRIES:
                 self._counting.decide(spec, passed)
@@ -366,6 +373,13 @@ def _tensors(leaves: list[Any]) -> list[int]:
 _TORCHS = frozenset(("backend", "dynamic", "fullgraph", "mode", "options"))
 
 
+_RETURN_EARLY = (
+    inspect.isgeneratorfunction,
+    inspect.iscoroutinefunction,
+    inspect.isasyncgenfunction,
+)
+
+
 def compile(
     function: Callable[..., Any] | None = None,
     *,
@@ -419,12 +433,13 @@ def compile(
         raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
     if disable or getattr(function, "_never_compiled", False):
         return function
-    called = getattr(function, "__func__", function)
-    if inspect.isgeneratorfunction(called) or inspect.iscoroutinefunction(called):
-        raise TypeError(
-            f"compile: {called.__name__} returns before it has run: it is a generator or async. "
-            f"Compile a function that it calls."
-        )
+    for called in (function, getattr(function, "forward", None)):
+        if any([returns_early(called) for returns_early in _RETURN_EARLY]):
+            name = getattr(called, "__name__", "the function of a partial")
+            raise TypeError(
+                f"compile: {name} returns before it has run: it is a generator or async. Compile a "
+                f"function that it calls."
+            )
     made = CompiledFunction(function, options)
     as_module = getattr(type(function), "_as_compiled", None)
     return made if as_module is None else as_module(function, made)

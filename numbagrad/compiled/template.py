@@ -26,12 +26,12 @@ MARK = re.compile("⟦(\\d+)⟧")
 
 def whole(text: str) -> str:
     """The expression of a number among the arguments of a call that is a whole one."""
-    return f"int({text})"
+    return f"index({text})"
 
 
 def type_of_argument(text: str) -> Any:
     """The Numba type of a number that a call passes, by its expression."""
-    return types.int64 if text.startswith("int(") else types.float64
+    return types.int64 if text.startswith("index(") else types.float64
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any
 
 from ..errors import RecordingError, StateMadeError
@@ -40,6 +41,7 @@ from .before import (
 from .draws import DrawError, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors, dicts_that_hold
+from .named import compare_types
 from .phantoms import clear_caches, expel, look_for_leaks, phantoms
 from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
@@ -162,6 +164,7 @@ def _record(
     namespaces: Sequence[dict[str, Any]],
 ) -> Recording:
     recorder = Recorder()
+    carrying = function if type(function) is FunctionType else None  # of the slots, see carried.py
     prepare()
     with recording_alone:
         before = [Before.of(t, t._grad) for t in all_tensors()]
@@ -180,7 +183,10 @@ def _record(
                 with recording_with(recorder), tracing_math(namespaces):
                     try:
                         there = tuple([id(place.value) for place in places])
-                        found = _run(function, leaves, spec, bound, recorder, before, start, there)
+                        by_value = getattr(carrying, "first_slot", len(leaves))
+                        by_value = by_value if compare_types(places) else 0
+                        given = function, leaves, spec, bound, recorder, before, start, there
+                        found = _run(*given, by_value)
                     finally:
                         for b in before:
                             b.restore(recorder)
@@ -240,6 +246,7 @@ def _run(
     before: list[Before],
     start: int,
     known_objects: tuple[int, ...],
+    by_value: int,
 ) -> Recording:
     inputs: list[Input] = []
     given: list[Any] = []
@@ -256,6 +263,9 @@ def _run(
             given.append(tensor)
         else:
             numeric = type(leaf) in (float, Count)
+            if numeric and k < by_value:
+                recorder.pinned.add(k)
+                numeric, leaf = False, float(leaf) if type(leaf) is float else int(leaf)
             given.append(recorder.traced_float(k, leaf) if numeric else leaf)
     args, kwargs = rebuild(spec, list(given))
     recorder.arrays_read.clear()  # of what was looked at to make stand-ins

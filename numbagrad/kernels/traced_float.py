@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import math
 import operator
 from collections.abc import Callable
@@ -135,7 +136,8 @@ def ask_in_closure(function: Any) -> None:
     waiting, seen = [function], set()
     while waiting:
         each = waiting.pop()
-        each = getattr(each, "py_func", each)
+        if type(each) is not FunctionType:  # a kernel; others may raise whatever they like
+            each = inspect.getattr_static(each, "py_func", None)
         if type(each) is not FunctionType or each in seen:
             continue
         seen.add(each)
@@ -147,9 +149,16 @@ def ask_in_closure(function: Any) -> None:
                 waiting.append(held)
 
 
+def _ask_for_sign(base: Any, exponent: Any) -> None:
+    """Let the sign of a whole exponent of a whole number decide: below 0 it makes a float."""
+    if type(exponent) is TracedFloat and type(exponent.value) is int:
+        if type(getattr(base, "value", base)) is int:
+            _ = 0 <= exponent  # type: ignore[operator]
+
+
 def _install_arithmetic() -> None:
     """Give ``TracedFloat`` the operators that stay traced, and those that ask for the value."""
-    signs = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "mod": "%"}
+    signs = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "mod": "%"}
     for name, sign in signs.items():
         function = getattr(operator, name)
 
@@ -165,6 +174,17 @@ def _install_arithmetic() -> None:
 
         setattr(TracedFloat, f"__{name}__", forward)
         setattr(TracedFloat, f"__r{name}__", reflected)
+
+    def power(self: Any, other: Any) -> Any:
+        _ask_for_sign(self, other)
+        return self.combined(other, "({} ** {})", operator.pow)
+
+    def reflected_power(self: Any, other: Any) -> Any:
+        _ask_for_sign(other, self)
+        return self.combined(other, "({1} ** {0})", lambda x, y: operator.pow(y, x))
+
+    for name, method in (("__pow__", power), ("__rpow__", reflected_power)):
+        setattr(TracedFloat, name, method)
     signs = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
     for name, sign in signs.items():
         compare = getattr(operator, name)

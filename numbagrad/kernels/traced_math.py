@@ -1,8 +1,7 @@
 """Functions of ``math`` on traced floats, in the place of those that a recorded function names.
 
 ``math.sqrt(1 - beta**step)`` is what optimisers do. The function of ``math`` would ask for the
-value, which then decided what is recorded. ``type`` is there too, for traced floats are floats.
-Start reading at ``tracing_math``.
+value, which then decided what is recorded. Start reading at ``tracing_math``.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ def _log(x: Any, *base: Any) -> Any:
 
 _natural = _traced("log", math.log)
 _pow.plain, _log.plain = math.pow, math.log  # type: ignore[attr-defined]
-_PACKAGE = f"{__name__.partition('.')[0]}."
 _NAMES = "sqrt exp expm1 exp2 log1p log2 log10 sin cos tan tanh cbrt".split()
 _TRACED: dict[str, Callable[..., Any]] = {"pow": _pow, "log": _log}
 _TRACED |= {name: _traced(name, getattr(math, name)) for name in _NAMES if hasattr(math, name)}
@@ -53,33 +51,6 @@ _INSTEAD: dict[int, Any] = {id(getattr(math, name)): function for name, function
 _INSTEAD[id(math)] = _MODULE
 
 
-class _Asking(type):
-    """The class of what stands for ``type``."""
-
-    def __call__(cls, *given: Any, **named: Any) -> Any:
-        if cls is not _Type:  # a class of classes, made meanwhile
-            return super().__call__(*given, **named)
-        if len(given) == 1 and type(given[0]) is TracedFloat:
-            return type(given[0].value)
-        return type(*given, **named)
-
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, type) if cls is _Type else super().__instancecheck__(value)
-
-    def __subclasscheck__(cls, kind: Any) -> bool:
-        return issubclass(kind, type) if cls is _Type else super().__subclasscheck__(kind)
-
-    def __eq__(cls, other: object) -> bool:
-        return other is cls or (cls is _Type and other is type)
-
-    def __hash__(cls) -> int:
-        return hash(type) if cls is _Type else super().__hash__()
-
-
-class _Type(type, metaclass=_Asking):
-    """Stands for ``type``."""
-
-
 def plain(value: Any) -> Any:
     """``value``, or the function of ``math`` that it stands for."""
     return getattr(value, "plain", value) if type(value) is type(plain) else value
@@ -87,12 +58,9 @@ def plain(value: Any) -> Any:
 
 @contextmanager
 def tracing_math(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
-    """A block in which ``math``, its functions and ``type`` take traced floats for what they are in
-    these modules, ``type`` in those of the user. Others that run in these modules meanwhile get
-    what they would."""
+    """A block in which ``math`` and its functions in these modules take traced floats for what they
+    are. Others that run in these modules meanwhile get what they would."""
     changed = []
-    others = [n for n in namespaces if not str(n.get("__name__")).startswith(_PACKAGE)]
-    typed = [names for names in others if "type" not in names]
     for names in namespaces:
         for name, value in list(names.items()):
             if id(value) in _INSTEAD:
@@ -100,11 +68,7 @@ def tracing_math(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
     try:
         for names, name, value in changed:
             names[name] = _INSTEAD[id(value)]
-        for names in typed:
-            names["type"] = _Type
         yield
     finally:
-        for names in typed:
-            names.pop("type", None)
         for names, name, value in changed:
             names[name] = value

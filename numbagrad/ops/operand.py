@@ -52,7 +52,10 @@ def number_of(name: str, value: Any, dtype: DType) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     elif type(value) is TracedFloat:
-        return value
+        whole = type(value.value) is int
+        if dtype.itemsize >= 4 and (dtype.is_floating_point or (whole and dtype is dtypes.int64)):
+            return value  # which it holds, whatever it is in each call
+        value = value.asked()
     elif type(value) not in NUMBERS and isinstance(value, (int, float)):
         value = dtypes.plain_number(value)
     if type(value) is not complex:

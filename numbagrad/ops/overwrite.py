@@ -132,7 +132,8 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     Gradient: to ``src``; none to the old ``x``.
     """
     if isinstance(src, (int, float, np.generic)):
-        src = full((), src, dtypes.of_number(src))
+        whole = dtypes.of_number(src) if not isinstance(src, (float, np.floating)) else None
+        src = full((), src, whole or dtypes.float64)
     source = as_operand("copy_", src, 1)._array
     here = not machine.recording or machine.on_host(x, src)
     if src._edge is None and here and source.base is None:

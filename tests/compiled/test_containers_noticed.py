@@ -1,9 +1,11 @@
 """Whatever a compiled function reads, a list, an array or a function: changes are noticed."""
 
 import argparse
+import contextlib
 import functools
 import math
 import re
+import threading
 import types
 import weakref
 from array import array
@@ -84,7 +86,7 @@ held = {
     "an array in a dict": {"scales": np.ones(3, np.int64)},
     "of an object": types.SimpleNamespace(scales=np.array([1, 2])),
     "of module array": array("d", [1.0]),
-    "by object": weakref.WeakKeyDictionary({twice: 1.0}),
+    "by name": weakref.WeakValueDictionary({"scaled": twice}),
     "many in many": {i: dict.fromkeys(range(5), 1.0) for i in range(50)},
     "beside a long one": {"scale": 1.0, "words": list(range(10_000))},
     "of a default": [1.0],
@@ -173,7 +175,7 @@ CASES = {
         lambda h: h.scales.fill(3),
     ),
     "of module array": (lambda x: x * held["of module array"][0], lambda h: h.__setitem__(0, 2.0)),
-    "by object": (lambda x: x * held["by object"][twice], lambda h: h.__setitem__(twice, 2.0)),
+    "by name": (lambda x: held["by name"]["scaled"](x), lambda h: h.update(scaled=seven)),
     "many in many": (lambda x: x * held["many in many"][49][4], lambda h: h[49].update({4: 2.0})),
     "beside a long one": (
         lambda x: x * held["beside a long one"]["scale"],
@@ -265,6 +267,41 @@ def test_an_array_that_the_function_writes_is_refused_and_put_back():
     with pytest.raises(RecordingError, match="changes the Python value 'counts'"):
         ng.compile(function)(ng.ones(2))
     assert counts.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_an_array_that_another_thread_writes_meanwhile_keeps_what_it_got():
+    counts, going, stop = np.zeros(3), threading.Event(), threading.Event()
+
+    def count():
+        while not stop.is_set():
+            counts[0] += 1.0
+            going.set()
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    going.wait()
+    try:
+        compiled = ng.compile(lambda x: x * 2.0 if len(counts) == 3 else x)
+        for _ in range(3):
+            assert compiled(ng.ones(2)).tolist() == [2.0, 2.0]
+            before = counts[0]
+            assert before > 0.0 and counts[0] >= before
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_the_dict_of_a_class_is_left_alone():
+    class Setting:
+        scale = 2.0
+
+    shown = vars(Setting)
+    compiled = ng.compile(lambda x: setattr(Setting, "flag", object()) or x * shown["scale"])
+    for _ in range(2):
+        with contextlib.suppress(RecordingError):
+            compiled(ng.ones(1))
+        assert hasattr(Setting, "flag") is ("flag" in vars(Setting))
+        assert Setting.scale == 2.0
 
 
 def test_what_is_dispatched_by_type():

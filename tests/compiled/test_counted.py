@@ -160,6 +160,15 @@ def test_whole_numbers_stay_whole_among_whole_numbers():
     assert compiled.cache_info().recordings == 1
 
 
+def test_a_whole_power_may_be_no_whole_number():
+    for function in (lambda x, k: x * 2**k, lambda x, k: x + k**k, lambda x, k: x * k**2):
+        compiled = ng.compile(function)
+        for x in (ng.ones(2), ng.arange(1, 3)):
+            for k in (3, 4, 5, 2, -1, -2, 6, -1):
+                found, expected = compiled(x, k), function(x, k)
+                assert found.dtype is expected.dtype and ng.equal(found, expected), k
+
+
 def test_positions_of_a_decoder():
     """A whole number that meets whole tensors is read at each call, as an offset of positions."""
     table = ng.randn(64, 3)

@@ -1,6 +1,7 @@
 """Functions, methods and classes that are written anew, as in a notebook, are noticed."""
 
 import importlib
+import math
 import sys
 import types
 from dataclasses import dataclass
@@ -314,6 +315,14 @@ def looks_up(x):
     values = importlib.import_module("{package}.values")
     return x * values.scale * sys.modules["{package}.inner.deep"].factor
 """
+
+
+def test_a_function_with_many_names_before_an_import():
+    lines = [f"    a{k} = {k}.5" for k in range(300)]
+    space = notebook(
+        "\n".join(["def step(x):", *lines, "    from math import pi", "    return x * pi"])
+    )
+    assert ng.compile(space["step"])(ng.ones(1)).item() == pytest.approx(math.pi)
 
 
 def test_modules_that_are_imported_inside(tmp_path, monkeypatch):

@@ -190,6 +190,13 @@ def test_what_returns_before_it_has_run_is_no_function():
     async def later(x):
         return x * 2
 
-    for function in (generator, later):
-        with pytest.raises(TypeError, match=rf"{function.__name__} returns before it has run"):
+    async def several(x):
+        yield x * 2
+
+    class Lazy(ng.nn.Module):
+        def forward(self, x):
+            yield x * 2
+
+    for function in (generator, later, several, functools.partial(generator, 1), Lazy()):
+        with pytest.raises(TypeError, match="returns before it has run"):
             ng.compile(function)

@@ -84,6 +84,14 @@ def test_a_number_that_the_dtype_does_not_hold_is_refused(name):
             BEYOND[name](number, ng.int32)
 
 
+def test_numbers_of_calls_are_looked_at_where_a_dtype_may_not_hold_them():
+    compiled = ng.compile(lambda n: ng.full((2,), n, dtype=ng.uint8))
+    assert [compiled(n).tolist()[0] for n in (3.0, 4.0, 5.0)] == [3, 4, 5]
+    with pytest.raises(RuntimeError, match="without overflow"):
+        compiled(300.0)
+    assert ng.zeros(1, dtype=ng.float64).copy_(0.1).item() == 0.1
+
+
 def test_halves_and_fills():
     for make in (BEYOND["full"], BEYOND["fill_"], BEYOND["masked_fill"], BEYOND["scatter"]):
         with pytest.raises(RuntimeError, match=r"converted to ng\.float16"):
