@@ -23,6 +23,8 @@ from .program import Line, Loop, Program
 Term = tuple[int, tuple[Expr, ...]]
 """A product's sign and its factors."""
 
+MANY = 200
+"""Operations from which expressions are gone through from below, or Python's stack would end."""
 MOST = 32
 """Terms of a sum that is looked at: its text becomes as many parentheses deep."""
 
@@ -97,6 +99,11 @@ class _Sums:
     def rewritten(self, root: Expr) -> Expr:
         """``root`` with common factors taken out of each sum in it."""
         if root not in self.done:
+            order = topological([root])
+            for node in order[:-1] if len(order) > MANY else ():
+                if node not in self.done:
+                    self.length(node)
+                    self.done[node] = self._rewritten(node)
             self.done[root] = self._rewritten(root)
         return self.done[root]
 

@@ -19,6 +19,9 @@ LOOK_BACK = 64
 """How many instructions back a partner is looked for."""
 OPERANDS = 24
 """Most arrays of one loop: beyond, LLVM runs out of registers."""
+OPERATIONS = 300
+"""Most operations of one loop, as 60 steps of a solver: LLVM's time grows faster than they do, and
+loops that are equal are compiled once."""
 
 
 def fuse(program: Program, suits: Suits | None = None) -> Program:
@@ -59,7 +62,7 @@ def _placed(
         for value in set(earlier.used) & set(loop.used):
             readers[value] -= 1  # two readers are one now
         merged = _without_inner(merged, loop, readers)
-        if len(merged.ins) + len(merged.outs) > OPERANDS:
+        if len(merged.ins) + len(merged.outs) > OPERANDS or _operations(merged) > OPERATIONS:
             for value in set(earlier.used) & set(loop.used):
                 readers[value] += 1
             continue
@@ -73,6 +76,13 @@ def _placed(
             items.append(merged)
         return True
     return False
+
+
+def _operations(loop: Loop) -> int:
+    """How many operations one index takes; lines are few where they are."""
+    if len(loop.lines) > OPERATIONS:
+        return len(loop.lines)
+    return sum([1 for node in topological([line.expr for line in loop.lines]) if node.args])
 
 
 def _without_inner(merged: Loop, b: Loop, readers: dict[Value, int]) -> Loop:

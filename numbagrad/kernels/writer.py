@@ -35,6 +35,10 @@ def literal(value: Any, t: str) -> str:
     return f"{t}({value!r})"
 
 
+_DEEPEST = 48
+"""Of parentheses in one another, Python reads 90 or so."""
+
+
 class Writer:
     """Writes the statements that compute expressions from loaded inputs.
 
@@ -63,6 +67,7 @@ class Writer:
             for argument in node.args:
                 self.uses[argument] = self.uses.get(argument, 0) + 1
         self.names: dict[Expr, str] = {}
+        self._depths: dict[Expr, int] = {}  # of what is written in the place of its use
         self.lines: list[str] = []
         self.helpers: dict[str, None] = {}
         self.simd: dict[str, None] = {}
@@ -75,10 +80,12 @@ class Writer:
         if node.op == "const":
             return literal(node.value, self.t)
         text = self._text(node)
-        if self.uses.get(node, 0) > 1:
+        depth = 1 + max([self._depths.get(argument, 0) for argument in node.args], default=0)
+        if self.uses.get(node, 0) > 1 or depth > _DEEPEST:
             name = f"t{self.first + len(self.lines)}"
             self.lines.append(f"{name} = {text}")
             return name
+        self._depths[node] = depth
         return f"({text})"
 
     def number(self, node: Expr) -> str:

@@ -217,3 +217,26 @@ def test_llvm_does_not_see_how_short_a_loop_around_a_long_one_is():
     assert ng.equal(step(x, y), x * y)
     assert ("range(unknown(10))" in step.source) == (held > 1)
     ng.set_num_threads(held)
+
+
+def test_a_long_chain_of_small_steps():
+    """As of a solver: expressions do not grow with it, nor does what LLVM gets at once."""
+    steps = 400
+
+    def decay(x):
+        for _ in range(steps):
+            x = (x + 1.0) * 0.5
+        return x
+
+    def swing(x):
+        for _ in range(steps):
+            x = x + 0.01 * (x.sin() - x)
+        return x.sum()
+
+    x = ng.linspace(-1.0, 1.0, 12, dtype=ng.float64, requires_grad=True)
+    for function in (decay, swing):
+        compiled = ng.compile(
+            lambda x: ng.autograd.grad(function(x).sum(), x)[0]  # noqa: B023
+        )
+        assert ng.allclose(ng.compile(function)(x.detach()), function(x.detach()))
+        assert ng.allclose(compiled(x), ng.autograd.grad(function(x).sum(), x)[0])
