@@ -204,7 +204,7 @@ def run_backward(
                         continue
                     results = _run_towards(node, grads, leads)
                 if node._hooks is not None and node._hooks.after:
-                    results = _after(node._hooks, results, grads)
+                    results = _after(node._hooks, results[: len(node._edges)], grads)
                 del grads
             held = None
             if anomaly is not None:

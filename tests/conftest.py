@@ -38,11 +38,12 @@ class OldObjects:
         self.tensors = []
         self.looking_at_all = None
 
-    def set_apart(self):
+    def set_apart(self, collect=True):
         from numbagrad.compiled import heap
 
         self.looking_at_all = self.looking_at_all or heap.all_tensors
-        gc.collect()
+        if collect:
+            gc.collect()
         self.tensors = [weakref.ref(t) for t in self.all_tensors()]
         gc.freeze()
         self.look_by(self.all_tensors)
@@ -74,9 +75,9 @@ def old_objects_apart():
     OLD_OBJECTS.set_apart()
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def whole_heap():
-    """The test finds the collector as a user's program would."""
+    """The tests of a class, or one test, find the collector as a user's program would."""
     OLD_OBJECTS.bring_back()
     yield
-    OLD_OBJECTS.set_apart()
+    OLD_OBJECTS.set_apart(collect=False)  # millions of objects, seconds of it

@@ -398,3 +398,30 @@ def test_an_optimiser_in_backward_is_pytorchs():
     assert mine == theirs
     for a, b in zip(values, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_hooks_of_nodes_get_a_gradient_for_each_next_function():
+    def halved(given, _):
+        return tuple([None if g is None else g * 0.5 for g in given])
+
+    x = ng.tensor([[1.0, 2.0], [0.5, -1.0]], requires_grad=True)
+    w = ng.ones(2, 2, requires_grad=True)
+    for make in (
+        lambda: x.tanh(),
+        lambda: x.exp(),
+        lambda: x * 2,
+        lambda: x**2,
+        lambda: x * w,
+        lambda: x.clamp(0, 1),
+        lambda: ng.nn.functional.linear(x, w),
+        lambda: ng.where(x > 0, x, w),
+        lambda: ng.cat([x, w]),
+        lambda: x[0],
+    ):
+        (whole,) = ng.autograd.grad(make().sum(), x)
+        y, seen = make(), []
+        y.grad_fn.register_hook(lambda given, _: seen.append(len(given)))  # noqa: B023
+        y.grad_fn.register_hook(halved)
+        (half,) = ng.autograd.grad(y.sum(), x)
+        assert seen == [len(y.grad_fn.next_functions)]
+        assert ng.equal(half, whole * 0.5)

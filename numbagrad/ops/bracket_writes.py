@@ -110,8 +110,6 @@ def _number_for(x: Tensor, value: Any) -> Any:
     """A Python number as the dtype of ``x`` takes it."""
     if x._dtype.is_floating_point:
         return float(value)
-    if type(value) is int and 0 <= value < 128 and x._dtype is not dtypes.bool_:
-        return value
     if isinstance(value, Tensor):  # which is cast as others are
         return bool(value) if x._dtype is dtypes.bool_ else int(value)
     return number_of("x[...] = value", value, x._dtype)

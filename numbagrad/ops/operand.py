@@ -18,6 +18,9 @@ from .selected import Selected
 
 __all__: list[str] = []  # nothing that users call
 
+HELD = 65504.0
+"""The largest float16: every floating dtype has numbers up to it."""
+
 
 def no_operand(name: str, value: Any, position: int = 0) -> TypeError:
     """The error for ``value``, which came to the function ``name`` where it takes a tensor."""
@@ -49,6 +52,10 @@ def _has(attribute: str | None) -> bool:
 def number_of(name: str, value: Any, dtype: DType) -> Any:
     """``value``, which came to the function ``name``, as ``dtype`` holds it: a bool whether it is
     not 0, ints without its fraction, unsigned ones from below 0 again from above."""
+    if type(value) is float and dtype.is_floating_point and -HELD <= value <= HELD:
+        return value
+    if type(value) is int and 0 <= value < 128 and dtype is not dtypes.bool_:
+        return value
     if isinstance(value, np.generic):
         value = value.item()
     elif type(value) is TracedFloat:

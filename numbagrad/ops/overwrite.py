@@ -19,7 +19,7 @@ from .base import Op, as_operand, copy_kernel, fill_entry, fill_kernel, full, me
 from .create import _filled, _number
 from .elementwise import cast
 from .inplace import _rebase, assign, check_distinct, check_followed
-from .operand import check_operands, no_operand, number_of
+from .operand import HELD, check_operands, no_operand, number_of
 from .transfer import transfer
 from .view import expand
 
@@ -67,10 +67,6 @@ def overwrite(
     return x
 
 
-_LEAST = 65504.0
-"""The largest float16: every floating dtype has numbers up to it."""
-
-
 def fill_(x: Tensor, value: Any) -> Tensor:
     """Every element set to ``value``, in place."""
     if isinstance(value, Tensor):
@@ -85,7 +81,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         dtype = x._dtype
     except AttributeError:
         raise no_operand("fill_", x) from None
-    if type(value) is float and dtype.is_floating_point and -_LEAST <= value <= _LEAST:
+    if type(value) is float and dtype.is_floating_point and -HELD <= value <= HELD:
         if _short(x, fill_kernel, float, value):
             return x
     value = number_of("fill_", value, dtype)
