@@ -140,7 +140,8 @@ class Recorder(Deciding):
     def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         """Write down a launch."""
         where, op = origin(2)
-        ask_in_closure(getattr(kernel, "function", kernel))
+        if not isinstance(kernel, (ElementwiseKernel, ListKernel)):
+            ask_in_closure(getattr(kernel, "function", kernel))
         taken: list[Any] = []
         for arg in args:
             if type(arg) is list:

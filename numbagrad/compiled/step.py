@@ -433,7 +433,7 @@ def compile(
         raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
     if disable or getattr(function, "_never_compiled", False):
         return function
-    for called in (function, getattr(function, "forward", None)):
+    for called in (function, getattr(type(function), "forward", None)):
         if any([returns_early(called) for returns_early in _RETURN_EARLY]):
             name = getattr(called, "__name__", "the function of a partial")
             raise TypeError(
