@@ -273,7 +273,7 @@ class Recorder(Deciding):
                 return root.memory
             if isinstance(root, TracedArray):
                 root.refuse("using it in a compiled function")
-            if not isinstance(root.base, np.ndarray):
+            if not isinstance(root.base, np.ndarray) or type(root.base) is Block:
                 break
             root = root.base
         found = self._roots.get(id(root))
