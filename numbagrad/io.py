@@ -221,12 +221,12 @@ class _Writer:
                 f"save: more than {_DEEPEST} levels at {_show(path[:8])}...; does the object "
                 f"contain itself?"
             )
+        if isinstance(value, np.generic):
+            value = value.item()
         if value is None or isinstance(value, (bool, str)):
             return value
         if isinstance(value, Tensor):
             return {"tensor": self._name(value, path)}
-        if isinstance(value, np.generic):
-            value = value.item()
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
@@ -234,7 +234,7 @@ class _Writer:
         if isinstance(value, Mapping):
             pairs = []
             for key, member in value.items():
-                if not (key is None or isinstance(key, (bool, int, float, str))):
+                if not (key is None or isinstance(key, (bool, int, float, str, np.generic))):
                     raise TypeError(
                         f"save: the key {key!r} at {_show(path)} is of type {type(key).__name__}; "
                         f"keys must be strings or numbers."

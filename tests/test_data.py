@@ -14,6 +14,7 @@ from numbagrad.data import (
     ConcatDataset,
     DataLoader,
     Dataset,
+    DistributedSampler,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
@@ -219,6 +220,49 @@ def test_samplers():
         BatchSampler(range(5), 0)
     with pytest.raises(ValueError, match="positive integer"):
         RandomSampler(data, num_samples=0)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 10])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_processes_share_an_order(n, drop_last):
+    for replicas in (1, 2, 3, 7):
+        made = [
+            DistributedSampler(range(n), replicas, rank, seed=5, drop_last=drop_last)
+            for rank in range(replicas)
+        ]
+        parts = [list(sampler) for sampler in made]
+        assert {len(part) for part in parts} == {len(made[0])}
+        together = [i for each in zip(*parts, strict=True) for i in each]
+        assert len(together) == made[0].total_size
+        first = together[:n]
+        assert sorted(first) == sorted(set(first)) and set(first) <= set(range(n))
+        assert drop_last or (
+            set(together) == set(range(n)) and together[n:] == (first * 7)[: -n % replicas]
+        )
+
+
+def test_an_epoch_of_shared_orders():
+    sampler = DistributedSampler(range(50), 2, 1)
+    first = list(sampler)
+    assert list(sampler) == first
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+    assert list(DistributedSampler(range(5), 2, 1, shuffle=False)) == [1, 3, 0]
+    with pytest.raises(ValueError, match="num_replicas and rank are needed"):
+        DistributedSampler(range(5))
+    with pytest.raises(ValueError, match="Invalid rank 2"):
+        DistributedSampler(range(5), 2, 2)
+
+
+def test_what_a_loader_is_made_of_stays():
+    loader = DataLoader(range(10), 2)
+    for name in ("batch_size", "dataset", "sampler", "drop_last"):
+        with pytest.raises(
+            ValueError, match=f"{name} attribute should not be set after DataLoader"
+        ):
+            setattr(loader, name, 5)
+    loader.collate_fn = sum
+    assert list(loader) == [1, 5, 9, 13, 17]
 
 
 Point = collections.namedtuple("Point", "x y")

@@ -97,8 +97,11 @@ def test_where_tensors_go(tmp_path):
 
 
 def test_numbers_keep_their_type(tmp_path):
-    io.save([1, 1.0, True, np.float64(2), np.int32(3)], str(tmp_path / "x"))
-    assert [type(v) for v in io.load(str(tmp_path / "x"))] == [int, float, bool, float, int]
+    io.save([1, 1.0, True, np.float64(2), np.int32(3), np.False_], str(tmp_path / "x"))
+    found = io.load(str(tmp_path / "x"))
+    assert [type(v) for v in found] == [int, float, bool, float, int, bool]
+    io.save({np.int64(3): 1, np.True_: 2}, tmp_path / "x")
+    assert io.load(tmp_path / "x") == {3: 1, True: 2}
 
 
 def test_nan_is_kept(tmp_path):

@@ -14,7 +14,8 @@ nn = ng.nn
 STATEMENTS = """
     from {}.version import __version__, cuda, hip; assert hip is None
     from {}.nn.modules.utils import _single, _pair, _triple, _quadruple, _ntuple
-    from {}.nn.modules.utils import _reverse_repeat_tuple
+    from {}.nn.modules.utils import _reverse_repeat_tuple, consume_prefix_in_state_dict_if_present
+    from {}.utils.data.distributed import DistributedSampler
     import {}.nn.attention; from {}.nn.attention import SDPBackend, sdpa_kernel
     from {}.utils._pytree import tree_flatten, tree_unflatten, tree_map, tree_map_only, tree_leaves
     from {}.utils._pytree import tree_any, tree_all, TreeSpec, LeafSpec, tree_structure
@@ -340,3 +341,15 @@ def test_processes(tmp_path):
 def test_spawned_processes(tmp_path):
     ng.multiprocessing.spawn(_add, (tmp_path, None), nprocs=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+
+
+def test_the_prefix_of_a_model_within_another():
+    whole = nn.Sequential(OrderedDict(module=nn.Linear(2, 2), module_2=nn.Linear(2, 1)))
+    state = whole.state_dict()
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert sorted(state) == ["bias", "module_2.bias", "module_2.weight", "weight"]
+    assert sorted(state._metadata) == ["", "module_2"]
+    nn.Linear(2, 2).load_state_dict(state, strict=False)
+    plain = {"a": 1}
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(plain, "module.")
+    assert plain == {"a": 1}

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import RecordingError
+from ..errors import RecordingError, StateMadeError
 from ..kernels import machine
 from ..kernels.traced_float import Count, TracedFloat
 from ..tables import shortened
@@ -150,6 +150,13 @@ class Carried:
         for slot, value in zip(self.slots, self.values, strict=True):
             begin = len(self.leaves)
             if slot.number is not None:
+                if type(value) not in (int, float):
+                    kind = StateMadeError if value is None else RecordingError
+                    raise kind(
+                        f"compile: the compiled function sets {slot.name!r} to a number, where "
+                        f"{shortened(repr(value), 40)} stands now. Let it be a number before each "
+                        f"call, as it was."
+                    )
                 self.numbers[begin] = slot
                 value = value if slot.number is float else Count(value)
             self.specs.append(flatten(value, self.leaves))

@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import replace
 from operator import itemgetter
 
-from ..kernels.expr import ONE, Expr, add, build, mul, neg, sub, topological
+from ..kernels.expr import ONE, Expr, add, build, is_constant, mul, neg, sub, topological
 from .fusion import tidy
 from .program import Line, Loop, Program
 
@@ -147,7 +147,10 @@ def _horner(terms: list[Term]) -> Expr | None:
         return None
     inside = [(sign, _without(factors, factor)) for sign, factors in terms if factor in factors]
     outside = [term for term in terms if factor not in term[1]]
-    product = mul(factor, _horner(inside) or _sum(inside))
+    others = _horner(inside) or _sum(inside)
+    if is_constant(others, 0):
+        return None  # of a factor that is not finite, g - g is no zero
+    product = mul(factor, others)
     if not outside:
         return product
     rest = _horner(outside) or _sum(outside)

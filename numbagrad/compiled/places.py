@@ -316,7 +316,8 @@ def check_unchanged(places: list[Place]) -> None:
     put_back(firm)
     if changed:
         first = changed[0]
-        kind = StateMadeError if first.value is ABSENT else RecordingError
+        made = first.value is ABSENT or first.value is None  # at the first call, say
+        kind = StateMadeError if made else RecordingError
         raise kind(
             f"compile: the compiled function changes {first.called}, which a "
             f"compiled call would not do. Change it outside, return what it is to hold, or keep it "

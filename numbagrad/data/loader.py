@@ -21,6 +21,12 @@ from .sampler import BatchSampler, RandomSampler, SequentialSampler
 __all__ = ["DataLoader"]
 
 
+_FIXED = frozenset(
+    ["batch_sampler", "batch_size", "dataset", "drop_last", "persistent_workers", "sampler"]
+)
+"""Attributes that say how batches are made, when a loader is."""
+
+
 class DataLoader:
     """Iterates over batches of ``dataset``.
 
@@ -121,6 +127,14 @@ class DataLoader:
         self.persistent_workers = persistent_workers
         self.collate_fn = default_collate if collate_fn is None else collate_fn
         self._batches: Any = None  # the iterator of persistent workers
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and "_batches" in vars(self):
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized: "
+                f"make another."
+            )
+        super().__setattr__(name, value)
 
     def __iter__(self) -> Iterator[Any]:
         machine.outside("iterating a DataLoader", "Pass each batch to the compiled step.")

@@ -139,10 +139,11 @@ class Minimum(Elementwise):
 
 
 class Lerp(Elementwise):
-    """x + weight * (y - x)."""
+    """x + weight * (y - x), from the nearer end: with weight 1 it is y."""
 
     def formula(x, y, weight):
-        return x + weight * (y - x)
+        near = abs(weight) < 0.5
+        return (x if near else y) + (weight if near else weight - 1) * (y - x)
 
 
 class Addcmul(Elementwise):

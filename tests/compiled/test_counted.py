@@ -366,3 +366,24 @@ def test_a_gradient_from_outside_of_a_count():
         x = ng.ones(1, requires_grad=True)
         run(x).backward()
         assert x.grad.item() == k
+
+
+def test_a_count_that_begins_as_nothing():
+    class Counter:
+        seen = None
+
+        def __call__(self, x):
+            self.seen = 1 if self.seen is None else self.seen + 1
+            return x * self.seen
+
+    counter = Counter()
+    f = ng.compile(counter.__call__)
+    assert [f(ng.ones(1)).item() for _ in range(4)] == [1, 2, 3, 4]
+    counter.seen = None  # and anew
+    assert [f(ng.ones(1)).item() for _ in range(3)] == [1, 2, 3]
+    counter.seen = True
+    with pytest.raises(RecordingError, match="'seen' to a number, where True stands now"):
+        f(ng.ones(1))
+    assert counter.seen is True
+    counter.seen = 5
+    assert f(ng.ones(1)).item() == 6

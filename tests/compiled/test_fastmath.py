@@ -287,3 +287,16 @@ def test_other_types_stay():
     half = Line("v", add(mul(X, Y), mul(X, Z)), "float32", "float32", "float16")
     loop = loop_of(half, stored="v")
     assert _in_loop(loop, _WRITTEN) is loop
+
+
+@pytest.mark.parametrize("factor", [math.inf, math.nan])
+def test_parts_of_a_gradient_that_cancel_are_no_zero_where_they_are_not_finite(factor):
+    """The gradient of x and of its mean, which over one number is itself."""
+
+    def apart(x):
+        return ((x - x.mean(1, keepdim=True)) ** 2).sum() * factor
+
+    for function in (apart, ng.compile(apart)):
+        x = ng.ones(2, 1, requires_grad=True)
+        function(x).backward()
+        assert x.grad.isnan().all()

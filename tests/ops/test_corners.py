@@ -228,3 +228,13 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
 def test_what_cannot_be_is_refused(call, kind, words):
     with pytest.raises(kind, match=words):
         call(ng.ones(2, 3))
+
+
+def test_lerp_meets_its_ends():
+    start, end = ng.tensor([1e8, -inf, 3.0]), ng.tensor([1.0, 3.0, -7.1])
+    for weight in (1.0, ng.ones(3), ng.tensor(1.0)):
+        found = ng.lerp(start, end, weight)
+        assert found[::2].tolist() == [1.0, np.float32(-7.1)]
+    assert ng.lerp(start, end, 0.0)[::2].tolist() == [1e8, 3.0]
+    assert ng.lerp(start, end, 0.9)[1] == -inf
+    assert ng.tensor([-inf, 1.0, 2.0, 3.0]).quantile(0.3) == -inf

@@ -2,4 +2,4 @@
 
 from ...data import *  # noqa: F403
 from ...data import __all__ as __all__
-from . import dataloader, dataset, sampler  # noqa: F401
+from . import dataloader, dataset, distributed, sampler  # noqa: F401

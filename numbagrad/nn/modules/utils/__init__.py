@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__: list[str] = []
+__all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple]:
@@ -35,3 +35,21 @@ def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple:
     (2, 2, 1, 1)
     """
     return tuple([x for x in reversed(t) for _ in range(n)])
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take ``prefix`` from the keys that begin with it, in place: ``module.`` of a model that was
+    saved inside of a ``DataParallel``, say. What a state_dict says of versions follows.
+
+    >>> state = {"module.weight": 1, "step": 2}
+    >>> consume_prefix_in_state_dict_if_present(state, "module.")
+    >>> state
+    {'step': 2, 'weight': 1}
+    """
+    for key in list(state_dict):
+        if key.startswith(prefix):
+            state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", None)
+    for key in list(metadata or ()):
+        if key and (key == prefix.rstrip(".") or key.startswith(prefix)):
+            metadata[key[len(prefix) :]] = metadata.pop(key)
