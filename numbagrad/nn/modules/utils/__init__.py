@@ -49,7 +49,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     for key in list(state_dict):
         if key.startswith(prefix):
             state_dict[key[len(prefix) :]] = state_dict.pop(key)
-    metadata = getattr(state_dict, "_metadata", None)
-    for key in list(metadata or ()):
+    metadata: dict[str, Any] = getattr(state_dict, "_metadata", {})
+    for key in list(metadata):
         if key and (key == prefix.rstrip(".") or key.startswith(prefix)):
             metadata[key[len(prefix) :]] = metadata.pop(key)
