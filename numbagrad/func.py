@@ -150,13 +150,14 @@ class _Call:
         """Gradients of ``outs``, one for each input; zeros where they do not depend on one."""
         pairs = [(o, g) for o, g in zip(outs, incoming, strict=True) if o.requires_grad]
         found: Any = [None] * len(self.inputs)
+        told = is_grad_enabled() and any([g is not None and g.requires_grad for _, g in pairs])
         if pairs:
             found = _grad(
                 [o for o, _ in pairs],
                 self.inputs,
                 [g for _, g in pairs],
                 retain_graph=True,
-                create_graph=self.tracked,
+                create_graph=self.tracked or told,
                 allow_unused=True,
             )
         return [

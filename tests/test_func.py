@@ -232,3 +232,20 @@ def test_jvp_where_parts_do_not_depend_on_the_inputs():
     assert along.tolist() == [2.0, -6.0]
     value, along = ng.func.linearize(lambda x: (x.round(), x * 2), x)
     assert [a.tolist() for a in along(t)] == [[0.0, 0.0], [2.0, 6.0]]
+
+
+def test_the_function_of_cotangents_has_gradients():
+    y = ng.tensor([1.0, 2.0], dtype=ng.float64)
+    back = func.vjp(lambda x: x**3, y)[1]
+    assert func.grad(lambda c: back(c)[0].sum())(y).tolist() == [3, 12]
+    assert func.jacrev(lambda c: back(c)[0])(y).tolist() == [[3, 0], [0, 12]]
+    assert func.jvp(lambda c: back(c)[0], (y,), (y,))[1].tolist() == [3, 24]
+    assert func.vjp(back, y)[1]((y,))[0].tolist() == [3, 24]
+    c = y.clone().requires_grad_()
+    assert ng.autograd.grad(back(c)[0].sum(), c)[0].tolist() == [3, 12]
+    assert not back(y)[0].requires_grad
+    with ng.no_grad():
+        assert not back(c)[0].requires_grad
+    matrix = ng.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    turned = func.vjp(lambda x: matrix @ x, ng.zeros(2))[1]
+    assert func.jacrev(lambda c: turned(c)[0])(ng.zeros(3)).tolist() == matrix.T.tolist()

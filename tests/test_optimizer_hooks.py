@@ -354,3 +354,27 @@ def test_hooks_of_all_keep_no_optimiser():
         del optimizer
         gc.collect()
         assert held() is None
+
+
+class Extended(optim.SGD):
+    """As optimisers written for PyTorch that have got another option since."""
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("extra", 1)
+
+
+def test_what_a_subclass_adds_to_a_state():
+    weight = nn.Parameter(ng.ones(1))
+    optimizer = Extended([weight], 0.1, momentum=0.5)
+    weight.grad = ng.ones(1)
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert optimizer.param_groups[0]["extra"] == 1 and optimizer.param_groups[0]["lr"] == 0.1
+    for other in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+        assert other.param_groups[0]["extra"] == 1
+        moved = other.param_groups[0]["params"][0]
+        moved.grad = ng.ones(1)
+        other.step()
+        assert moved.item() == pytest.approx(0.9 - 0.15)

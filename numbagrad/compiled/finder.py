@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import operator
 import sys
 import types
 import weakref
@@ -82,6 +83,9 @@ def reach_of(
     return Reach(places, objects, frozenset(finder.names), given, functions, missing)
 
 
+_ASKING = frozenset(("__dict__", "attrgetter", "dir", "getattr", "hasattr", "vars"))
+"""What stands in code that asks for attributes by names that do not."""
+
 _PLAIN = frozenset((types.NoneType, bool, int, float, complex, str, bytes, np.ndarray))
 """Types of values in which there is nothing to follow."""
 
@@ -126,7 +130,10 @@ class _Finder:
             value = value()
         if isinstance(value, functools._lru_cache_wrapper):
             value = value.__wrapped__
-        if isinstance(value, functools.partial):
+        if isinstance(value, operator.attrgetter):
+            asked = [part for name in value.__reduce__()[1] for part in name.split(".")]
+            self.names |= dict.fromkeys(asked)
+        elif isinstance(value, functools.partial):
             self.partials[id(value)] = value
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part)
@@ -254,11 +261,18 @@ class _Finder:
                             self.value(found)
                 self.followed[key] = len(self.names)
                 own = attributes_of(each)
+                if self.asks_for_all_of(each):
+                    for value in list(own.values()):
+                        self.value(value)
                 for name in list(self.names)[known or 0 :]:
                     if name in own:
                         self.value(own[name])
                     elif not isinstance(each, (type, types.ModuleType)):
                         self.value(getattr(type(each), name, None))
+
+    def asks_for_all_of(self, each: Any) -> bool:
+        """Whether any attribute of an object may be read by a name that is in no code."""
+        return type(each) is types.SimpleNamespace and not _ASKING.isdisjoint(self.names)
 
     def places(self) -> Iterator[Place]:
         """Every place found, once."""
@@ -318,6 +332,8 @@ class _Finder:
         own = getattr(each, "__dict__", None)
         if not isinstance(own, dict):
             return
+        if self.asks_for_all_of(each):
+            yield _place("{}.__dict__", each, "__dict__", own)  # of C, it tells nobody what is read
         told = hasattr(type(each), "register_forward_hook")
         for name in sorted(self.names.keys() - slots):
             text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from ..errors import CacheFilledError, RecordingError
+from ..kernels.traced_float import HASHED, TracedFloat
 from ..tensor import Tensor
 from ..tree import flatten
 from .heap import Nursery, all_tensors, dicts_that_hold, objects_of, sequences_that_hold
 from .places import Place
 from .traced import Gone, traced
 
-__all__ = ["clear_caches", "expel", "look_for_leaks", "phantoms"]
+__all__ = ["clear_caches", "expel", "forget_numbers", "look_for_leaks", "phantoms"]
 
 _CACHE = type(functools.lru_cache(len))
 
@@ -38,14 +39,27 @@ def phantoms(tensors: Iterable[Tensor]) -> list[Tensor]:
 def clear_caches(tensors: list[Tensor]) -> bool:
     """Clear each ``functools.lru_cache`` that holds any of ``tensors``; whether one does."""
     wanted = {id(tensor) for tensor in tensors}
+    return _clear_those(lambda value: id(value) in wanted)
+
+
+def forget_numbers() -> None:
+    """Clear each ``functools.lru_cache`` that holds a number of the recording, equal to a plain one
+    that it would be found by."""
+    if HASHED:
+        HASHED.clear()
+        _clear_those(lambda value: type(value) is TracedFloat)
+
+
+def _clear_those(wanted: Callable[[Any], bool]) -> bool:
+    """Clear each ``functools.lru_cache`` that holds what is ``wanted``; whether one does."""
     found = [c for c in objects_of(_CACHE) if c.cache_info().currsize and _holds(c, wanted)]
     for cache in found:
         cache.cache_clear()
     return bool(found)
 
 
-def _holds(cache: Any, wanted: set[int]) -> bool:
-    """Whether any of the objects with these ids is among what ``cache`` has kept."""
+def _holds(cache: Any, wanted: Callable[[Any], bool]) -> bool:
+    """Whether anything that ``cache`` has kept is ``wanted``."""
     level, looked = [gc.get_referents(cache)], 0
     for _ in range(DEEPEST):
         below = []
@@ -54,7 +68,7 @@ def _holds(cache: Any, wanted: set[int]) -> bool:
             if looked > MOST:
                 return False
             for value in objects:
-                if id(value) in wanted:
+                if wanted(value):
                     return True
                 if isinstance(value, (dict, tuple, list, set, frozenset)):
                     below.append(gc.get_referents(value))

@@ -41,8 +41,9 @@ from .before import (
 from .draws import DrawError, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors, dicts_that_hold
+from .iterators import Iterators
 from .named import compare_types
-from .phantoms import clear_caches, expel, look_for_leaks, phantoms
+from .phantoms import clear_caches, expel, forget_numbers, look_for_leaks, phantoms
 from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
 from .repeated import first_places
@@ -176,6 +177,7 @@ def _record(
         held = recorder.held
         held.carried = carried
         held.note_all(places, objects)
+        iterators = Iterators(places, leaves)
         recorder.asked = Asked(objects)
         start = recorder.start = next_sequence()
         try:
@@ -191,6 +193,7 @@ def _record(
                         for b in before:
                             b.restore(recorder)
                         renew_dicts(before, recorder)
+                iterators.check()
                 slots = known_slots(places, held.modules)
                 for change in held.changes(places, objects):
                     if change.is_mode:
@@ -233,6 +236,8 @@ def _record(
                     traceback.clear_frames(error.__traceback__)
                 expel(phantoms(made.tensors()))
             raise
+        finally:
+            forget_numbers()
         held.announce()
     return found
 

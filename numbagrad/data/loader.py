@@ -145,8 +145,8 @@ class DataLoader:
         # Without workers nobody asks for a seed, but what follows must not depend on their number.
         state_for(self.generator, 1, 2)
         if fetcher.is_stream:
-            return fetcher.stream()
-        return map(fetcher.batch, self.index_source())
+            return Batches(fetcher.stream())
+        return Batches(map(fetcher.batch, self.index_source()))
 
     def _fetcher(self) -> Fetcher:
         single = self.batch_sampler is None
@@ -183,6 +183,29 @@ class DataLoader:
             return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
         held: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
         return len(held)
+
+
+class Batches:
+    """The batches of one iteration, which no recorded function may take: it runs once."""
+
+    __slots__ = ("_source",)
+
+    def __init__(self, source: Iterator[Any]):
+        self._source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if machine.recording:
+            refuse()
+        return next(self._source)
+
+
+def refuse() -> None:
+    """Raise where a compiled function is recorded, before a batch is taken."""
+    way_out = "Take it outside, and pass it as an argument."
+    machine.outside("taking the next batch of a DataLoader", way_out)
 
 
 def _index_batches(batches: Any, sampler: Any) -> Iterator[Any]:

@@ -19,7 +19,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..errors import WorkerError
+from ..kernels import machine
 from .fetch import Fetcher
+from .loader import refuse
 from .parcel import Parcel, discard, make_directory, unwrap, wrap_up
 from .worker import END, Failure, Start, run
 
@@ -187,6 +189,8 @@ class WorkerBatches:
         return self
 
     def __next__(self) -> Any:
+        if machine.recording:
+            refuse()
         while self._received < self._sent:
             k = self._owner.pop(self._received)
             if self._crew.workers[k].over:

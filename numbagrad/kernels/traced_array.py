@@ -13,6 +13,7 @@ import numpy as np
 from numba.core.typing.typeof import typeof_impl
 
 from . import machine
+from .blocks import Block
 
 __all__ = ["TracedArray", "root_of_host"]
 
@@ -87,6 +88,6 @@ for _name in """
 
 def root_of_host(array: Any) -> Any:
     """The array that owns the memory of ``array``."""
-    while isinstance(base := getattr(array, "base", None), np.ndarray):
+    while isinstance(base := getattr(array, "base", None), np.ndarray) and type(base) is not Block:
         array = base
     return array

@@ -13,7 +13,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Count", "TracedFloat", "ask_in_closure"]
+__all__ = ["HASHED", "Count", "TracedFloat", "ask_in_closure"]
+
+
+HASHED: list[Any] = []
+"""Those of the recording that runs that were asked for a hash, as the keys of a cache are."""
 
 
 class Count(int):
@@ -127,7 +131,8 @@ class TracedFloat:
         return getattr(self.asked(), name)
 
     def __hash__(self) -> int:
-        return hash(float(self))
+        HASHED.append(self)
+        return hash(self.asked())
 
 
 def ask_in_closure(function: Any) -> None:

@@ -364,8 +364,19 @@ class Optimizer(Hooked):
         for group, other in zip(self.param_groups, saved, strict=True):
             group.update({n: deepcopy(v) for n, v in other.items() if n != "params"})
         self.state = state
+        self.__setstate__({"state": self.state, "param_groups": self.param_groups})
         for after in self._saving_hooks("load_state_dict_post"):
             after(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over attributes: of a copy, of what was pickled, and after ``load_state_dict``.
+
+        Subclasses add here what states that were saved before do not have.
+        """
+        own = vars(self)
+        if any([own.get(name, self) is not value for name, value in state.items()]):
+            own.update(state)
+            machine.changed()
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -1,7 +1,9 @@
 """Functions, methods and classes that are written anew, as in a notebook, are noticed."""
 
+import functools
 import importlib
 import math
+import operator
 import sys
 import types
 from dataclasses import dataclass
@@ -352,3 +354,46 @@ def test_modules_that_are_imported_inside(tmp_path, monkeypatch):
     deep.factor = 7.0
     assert compiled(x).item() == 210.0 and looked_up(x).item() == 14.0
     assert compiled.cache_info().recordings <= 5
+
+
+def test_attributes_of_a_namespace_by_names_that_are_made():
+    inner = types.SimpleNamespace(b=1.0)
+    held, k = types.SimpleNamespace(rate_a=1.0, rate_b=2.0, a=inner), "a"
+    getter, dotted = operator.attrgetter("rate_b"), operator.attrgetter("a.b")
+    functions = [
+        lambda x: x * getattr(held, "rate_" + k),
+        lambda x: x * sum([v for v in vars(held).values() if v is not inner]),
+        lambda x: x * sum(v for v in vars(held).values() if type(v) is float),
+        lambda x: x * getter(held) + dotted(held),
+        lambda x: x * functools.reduce(getattr, "a.b".split("."), held),
+        lambda x: x * (2 if hasattr(held, "rate_" + k * 2) else 3),
+    ]
+    compiled = [ng.compile(function) for function in functions]
+    x = ng.ones(1)
+    for step in range(5):
+        found = [function(x).item() for function in compiled]
+        assert found == [function(x).item() for function in functions]
+        held.rate_a += 3
+        held.rate_b += 1
+        inner.b += 0.5
+        if step == 3:
+            held.rate_aa = 1.0
+
+
+def test_a_number_that_others_read_is_asked_for_its_type():
+    """Read at each call by one function, and by value where ``type`` is asked."""
+    held = types.SimpleNamespace(rate=1.0, calls=0)
+
+    def counts(x):
+        held.calls += 1
+        return x * held.calls * (held.rate if type(held.rate) is float else 0.0)
+
+    plain = ng.compile(lambda x: x * held.rate)
+    asking = ng.compile(lambda x: x * (held.rate if type(held.rate) is float else 0.0))
+    counting = ng.compile(counts)
+    x = ng.ones(1)
+    for k in range(1, 6):
+        assert plain(x).item() == asking(x).item() == held.rate == k
+        assert counting(x).item() == k * k and held.calls == k
+        held.rate += 1
+    assert plain.cache_info().recordings == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import types
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -200,3 +201,23 @@ def test_what_returns_before_it_has_run_is_no_function():
     for function in (generator, later, several, functools.partial(generator, 1), Lazy()):
         with pytest.raises(TypeError, match="returns before it has run"):
             ng.compile(function)
+
+
+def test_a_cache_by_a_number_of_the_call_holds_numbers():
+    @functools.lru_cache
+    def rate(v):
+        return math.cos(v) * 2
+
+    @functools.lru_cache
+    def product(v, times=1):
+        return v * times
+
+    def function(x, v):
+        return x * rate(v) + product(v, times=v)
+
+    compiled = ng.compile(function)
+    for v in (0.1, 0.2, 0.1, 0.3, 0.1, 4, 5, 6, 7):
+        expected = math.cos(v) * 2 + v * v
+        assert compiled(ng.ones(1), v).item() == pytest.approx(expected)
+        assert function(ng.ones(1), v).item() == pytest.approx(expected)
+        assert type(product(v, times=v)) in (int, float) and type(rate(v)) is float

@@ -357,3 +357,26 @@ def test_a_parameter_list_keeps_other_values():
     ] == "int Parameter str NoneType Linear Parameter".split()
     assert values.pop(1).tolist() == [1.0, 1.0] and len(values) == 5
     assert "(1): 'label'" in repr(values)
+
+
+def test_a_module_that_has_tensors_beside_moves_them_along():
+    class Carrying(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(ng.ones(2))
+            self.table = ng.ones(2)
+
+        def _apply(self, fn, recurse=True):
+            super()._apply(fn)
+            self.table = fn(self.table)
+            return self
+
+    model = nn.Sequential(nn.Sequential(Carrying()), nn.BatchNorm1d(2)).double()
+    assert model[0][0].table.dtype is model[0][0].weight.dtype is ng.float64
+    assert model[1].running_mean.dtype is ng.float64
+    assert model[1].num_batches_tracked.dtype is ng.int64
+    weight = model[0][0].weight
+    model.to_empty(device=None, recurse=False)
+    assert model[0][0].weight is weight and weight.tolist() == [1.0, 1.0]
+    model.half()
+    assert model[0][0].table.dtype is weight.dtype is ng.float16

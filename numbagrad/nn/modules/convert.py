@@ -19,25 +19,28 @@ __all__ = ["Convertible"]
 class Convertible:
     """The part of ``Module`` that replaces the memory of what is registered."""
 
-    def _apply(self, convert: Callable[[Tensor], Tensor]) -> Any:
-        """Put ``convert(x)`` in place of each parameter's memory, gradient and each buffer."""
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Put ``fn(x)`` in place of each parameter's memory, gradient and each buffer, of the
+        modules within first. Modules override it that have tensors beside."""
+        if recurse:
+            for module in self.children():  # type: ignore[attr-defined]
+                module._apply(fn)
         with no_grad():
-            for module in self.modules():  # type: ignore[attr-defined]
-                for parameter in module._parameters.values():
-                    if parameter is None:
-                        continue
-                    if isinstance(parameter, Uninitialized):
-                        parameter._convert(convert)
-                        continue
-                    grad, parameter.grad = parameter.grad, None
-                    parameter.data = convert(parameter.data)
-                    if grad is not None:
-                        parameter.grad = convert(grad)
-                for name, buffer in module._buffers.items():
-                    if isinstance(buffer, Uninitialized):
-                        buffer._convert(convert)
-                    elif buffer is not None:
-                        module._put("_buffers", name, convert(buffer))
+            for parameter in self._parameters.values():  # type: ignore[attr-defined]
+                if parameter is None:
+                    continue
+                if isinstance(parameter, Uninitialized):
+                    parameter._convert(fn)
+                    continue
+                grad, parameter.grad = parameter.grad, None
+                parameter.data = fn(parameter.data)
+                if grad is not None:
+                    parameter.grad = fn(grad)
+            for name, buffer in self._buffers.items():  # type: ignore[attr-defined]
+                if isinstance(buffer, Uninitialized):
+                    buffer._convert(fn)
+                elif buffer is not None:
+                    self._put("_buffers", name, fn(buffer))  # type: ignore[attr-defined]
         return self
 
     def _to_dtype(self, dtype: DType) -> Any:

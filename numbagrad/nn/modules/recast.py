@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 from ...devices import to_device
@@ -40,6 +39,8 @@ class Recast(Convertible):
         device: None for the device of each. recurse: False leaves the modules below alone.
         """
         place = None if device is None else to_device(device)
-        whole: Any = self if recurse else SimpleNamespace(modules=lambda: [self])
-        Convertible._apply(whole, lambda x: empty_like(x, device=place))
-        return self
+
+        def emptied(x: Tensor) -> Tensor:
+            return empty_like(x, device=place)
+
+        return self._apply(emptied) if recurse else Convertible._apply(self, emptied, False)
