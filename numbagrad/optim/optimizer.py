@@ -373,10 +373,9 @@ class Optimizer(Hooked):
 
         Subclasses add here what states that were saved before do not have.
         """
-        own = vars(self)
-        if any([own.get(name, self) is not value for name, value in state.items()]):
-            own.update(state)
-            machine.changed()
+        for name, value in state.items():
+            if getattr(self, name, self) is not value:
+                setattr(self, name, value)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
