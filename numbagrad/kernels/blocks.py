@@ -3,8 +3,8 @@
 The system gives fresh memory page by page as it is first written, which takes longer than most of
 what is written, and malloc gives back what is freed at the end of its heap. So blocks are kept: a
 block is free when nothing but the list of blocks refers to it, for every array and view over it
-holds a reference. Of several free ones the first is taken: it was used last time too, and some of
-it may still be in a cache.
+holds a reference. Of several free ones that is taken which was last given out: some of it may still
+be in a cache.
 
 Blocks lie in huge pages where the system has them, small ones side by side in a slab: a processor
 remembers where a thousand or two of pages lie, and a step whose arrays take more than as many of
@@ -88,10 +88,15 @@ _limit_now = _limit()
 
 
 def _free(blocks: list[Block]) -> Block | None:
-    """The first block that nothing else refers to."""
+    """The first block that nothing else refers to, which then comes first: behind it gather those
+    that are held for long."""
+    k = 0  # enumerate() would refer to a block too
     for block in blocks:
         if getrefcount(block) <= _ALONE:
+            if k:
+                blocks.insert(0, blocks.pop(k))
             return block
+        k += 1
     return None
 
 

@@ -1,6 +1,8 @@
 """Large arrays share kept memory in turn, never at once."""
 
 import gc
+import itertools
+import mmap
 import os
 import subprocess
 import sys
@@ -37,6 +39,43 @@ def test_memory_that_nobody_holds_is_used_again():
     del first
     assert address(machine.empty(SHAPE, F32)) == place
     assert address(machine.empty((*SHAPE[:1], 6), np.dtype(np.int16))) == place
+
+
+def test_what_was_last_given_out_is_looked_at_first():
+    held = [machine.empty(SHAPE, F32) for _ in range(5)]
+    place = address(held.pop(3))
+    again = machine.empty(SHAPE, F32)
+    assert address(again) == place
+    (found,) = blocks._blocks.values()
+    assert address(found[0]) == place
+    del again, held[0]  # the other free one is further back
+    assert address(machine.empty(SHAPE, F32)) == place
+
+
+def test_small_blocks_share_a_slab_and_lie_apart():
+    held = [machine.empty(SHAPE, F32) for _ in range(40)]
+    slabs = {id(block.lies[0]) for block in blocks._blocks[min(blocks._blocks)]}
+    assert 1 <= len(slabs) <= 2 + 40 * 2 * NBYTES // blocks.SLAB
+    ends = sorted([(address(a), address(a) + NBYTES) for a in held])
+    assert all([end <= start for (_, end), (start, _) in itertools.pairwise(ends)])
+    assert len({start % 4096 for start, _ in ends}) == 16
+    large = machine.empty((blocks.OWN,), np.dtype(np.int8))
+    assert id(large.base.lies[0]) not in slabs
+
+
+def test_a_block_that_is_let_go_gives_its_pages_back(monkeypatch):
+    """Though another in its slab is held; what is written there stays."""
+    kept, other = machine.empty(SHAPE, F32), machine.empty(SHAPE, F32)
+    kept[...], other[...] = 3, 5
+    memory, start, room = other.base.lies
+    place = np.frombuffer(memory, np.uint8, room, start)
+    assert place.any()
+    del other
+    monkeypatch.setattr(blocks, "_limit_now", 2 * NBYTES)
+    machine.empty((SHAPE[0], 8), F32)
+    assert (kept == 3).all()
+    if hasattr(mmap, "MADV_DONTNEED"):
+        assert not place.any()
 
 
 @pytest.mark.parametrize(
