@@ -263,6 +263,8 @@ def test_what_a_loader_is_made_of_stays():
             setattr(loader, name, 5)
     loader.collate_fn = sum
     assert list(loader) == [1, 5, 9, 13, 17]
+    batches = iter(loader)
+    assert len(batches) == 5 and iter(batches) is batches and next(batches) == 1
 
 
 Point = collections.namedtuple("Point", "x y")

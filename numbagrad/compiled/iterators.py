@@ -7,6 +7,7 @@ Start reading at ``Iterators``.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import warnings
@@ -75,9 +76,17 @@ class _Same:
 
 def _is_iterator(value: Any) -> bool:
     kind = type(value)
-    if kind is GeneratorType or isinstance(value, io.IOBase):
-        return True
-    return kind.__module__ in _OF_C and hasattr(kind, "__next__")
+    if isinstance(value, io.IOBase):
+        return _is_read(value)
+    return kind is GeneratorType or (kind.__module__ in _OF_C and hasattr(kind, "__next__"))
+
+
+def _is_read(file: Any) -> bool:
+    """Whether a file is read alone: what is written to one is a log."""
+    try:
+        return bool(file.readable() and not file.writable())
+    except (OSError, ValueError):  # it is closed
+        return False
 
 
 def _progress(value: Any, depth: int = _DEEPEST) -> Any:
@@ -88,26 +97,40 @@ def _progress(value: Any, depth: int = _DEEPEST) -> Any:
         return tuple([_progress(each, depth) for each in value])
     if type(value) is BuiltinMethodType and isinstance(value.__self__, io.IOBase):
         value = value.__self__  # of the readline of a file
-    if depth == 0 or not _is_iterator(value):
+    if not _is_iterator(value):
         return _Same(value)
+    if depth == 0:
+        return None
     if isinstance(value, io.IOBase):
         return _position(value)
     if type(value) is GeneratorType:
         frame = value.gi_frame
         if frame is None or value.gi_running:
             return frame is None
-        held = [*frame.f_locals.values(), value.gi_yieldfrom]
-        return frame.f_lasti, [_progress(each, depth - 1) for each in held]
-    if hasattr(value, "__length_hint__"):
-        return value.__length_hint__()
+        return frame.f_lasti, _inside(value, depth)
+    return _told(value, depth), _inside(value, depth)
+
+
+def _told(value: Any, depth: int) -> Any:
+    """How far an iterator of C says that it is."""
+    with contextlib.suppress(TypeError):  # of one without an end
+        if hasattr(value, "__length_hint__"):
+            return value.__length_hint__()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Python 3.12 and 3.13
-            told = value.__reduce__()[1:]
-    except (TypeError, NotImplementedError):
-        told = repr(value)
-    inside = [_progress(each, depth - 1) for each in gc.get_referents(value)]
-    return _progress(told, depth - 1) if type(told) is tuple else told, inside
+            reduced = value.__reduce__()[1:]
+    except (NotImplementedError, TypeError):
+        return repr(value)
+    return _progress(reduced, depth - 1)
+
+
+def _inside(value: Any, depth: int) -> list[Any]:
+    """Of what an iterator refers to: the variables of a generator, what its loops go over.
+
+    Not of tuples: some of C are not whole, and only their owner may read them.
+    """
+    return [_progress(x, depth - 1) for x in gc.get_referents(value) if type(x) is not tuple]
 
 
 def _position(file: Any) -> Any:

@@ -17,9 +17,10 @@ class DistributedSampler(Sampler):
     """Every ``num_replicas``-th index of an order that processes share, from the ``rank``-th on.
 
     Numbagrad starts no processes: num_replicas says how many there are, rank which this is. All of
-    them take equally many indices: the first ones again at the end, or with drop_last none of the
-    last. shuffle: a random order, of ``seed`` and the epoch that ``set_epoch`` told; without a call
-    before each epoch the order is the same. Raises ValueError if rank is none of 0 to num_replicas.
+    them take num_samples indices, total_size together: the first ones again at the end, or with
+    drop_last none of the last. shuffle: a random order, of ``seed`` and the epoch that
+    ``set_epoch`` told; without a call before each epoch the order is the same. Raises ValueError if
+    rank is none of 0 to num_replicas - 1.
 
     >>> list(DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False))
     [1, 3, 0]
@@ -50,17 +51,9 @@ class DistributedSampler(Sampler):
         self.drop_last = drop_last
         self.shuffle = shuffle
         self.seed = seed
-
-    @property
-    def num_samples(self) -> int:
-        """How many indices each process takes."""
-        each = len(self.dataset) / self.num_replicas
-        return math.floor(each) if self.drop_last else math.ceil(each)
-
-    @property
-    def total_size(self) -> int:
-        """How many indices all processes take together."""
-        return self.num_samples * self.num_replicas
+        each = len(dataset) / num_replicas
+        self.num_samples = math.floor(each) if drop_last else math.ceil(each)
+        self.total_size = self.num_samples * num_replicas
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)

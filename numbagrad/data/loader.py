@@ -145,8 +145,8 @@ class DataLoader:
         # Without workers nobody asks for a seed, but what follows must not depend on their number.
         state_for(self.generator, 1, 2)
         if fetcher.is_stream:
-            return Batches(fetcher.stream())
-        return Batches(map(fetcher.batch, self.index_source()))
+            return Batches(self, fetcher.stream())
+        return Batches(self, map(fetcher.batch, self.index_source()))
 
     def _fetcher(self) -> Fetcher:
         single = self.batch_sampler is None
@@ -188,10 +188,14 @@ class DataLoader:
 class Batches:
     """The batches of one iteration, which no recorded function may take: it runs once."""
 
-    __slots__ = ("_source",)
+    __slots__ = ("__weakref__", "_loader", "_source")
 
-    def __init__(self, source: Iterator[Any]):
+    def __init__(self, loader: DataLoader, source: Iterator[Any]):
+        self._loader = loader
         self._source = source
+
+    def __len__(self) -> int:
+        return len(self._loader)
 
     def __iter__(self) -> Iterator[Any]:
         return self

@@ -224,7 +224,8 @@ def _give_back() -> None:
             _kept -= size
             if size < OWN and hasattr(mmap, "MADV_DONTNEED"):  # the slab may live on
                 memory, start, room = block.lies
-                memory.madvise(mmap.MADV_DONTNEED, start, room)
+                with contextlib.suppress(OSError):  # of pages that the program has locked
+                    memory.madvise(mmap.MADV_DONTNEED, start, room)
         if used:
             _blocks[size] = used
         else:

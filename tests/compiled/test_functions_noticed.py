@@ -397,3 +397,16 @@ def test_a_number_that_others_read_is_asked_for_its_type():
         assert counting(x).item() == k * k and held.calls == k
         held.rate += 1
     assert plain.cache_info().recordings == 2
+
+
+def test_a_namespace_that_gets_its_attribute_in_the_first_call():
+    held = types.SimpleNamespace()
+
+    def step(x):
+        if not hasattr(held, "calls"):
+            held.calls = 0
+        held.calls += 1
+        return x * held.calls
+
+    compiled = ng.compile(step)
+    assert [compiled(ng.ones(1)).item() for _ in range(4)] == [1, 2, 3, 4]

@@ -43,4 +43,4 @@ class Recast(Convertible):
         def emptied(x: Tensor) -> Tensor:
             return empty_like(x, device=place)
 
-        return self._apply(emptied) if recurse else Convertible._apply(self, emptied, False)
+        return self._apply(emptied) if recurse else self._apply(emptied, recurse=False)
