@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ..kernels import machine
+from ..kernels.traced_float import TracedFloat
 from .places import ABSENT, Locations, Place, containers, copied
 
 __all__ = ["Change", "Held"]
@@ -67,6 +68,14 @@ class Change:
     def is_mode(self) -> bool:
         """Whether it is as of ``module.train()``: each mode has recordings of its own."""
         return self.module is not None and type(self.old) is type(self.new) is bool
+
+    @property
+    def makes_state(self) -> bool:
+        """Whether a number or such was set where there was none, as a count in a first call."""
+        return self.old is ABSENT and type(self.new) in _MADE and isinstance(self.key, str)
+
+
+_MADE = frozenset((bool, float, int, str, type(None), TracedFloat))
 
 
 class Held:

@@ -203,6 +203,12 @@ def _record(
                     slot = slot_of(change)
                     if slot is not None:
                         slots.append(slot)
+                    elif change.makes_state:
+                        raise StateMadeError(
+                            f"compile: the compiled function makes {change.name!r}, which was not "
+                            f"there before, in each call: a compiled call would not. Make it "
+                            f"outside."
+                        )
                     elif change.alone:
                         raise RecordingError(
                             f"compile: the compiled function sets {change.name!r} of an optimiser "

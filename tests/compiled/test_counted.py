@@ -387,3 +387,64 @@ def test_a_count_that_begins_as_nothing():
     assert counter.seen is True
     counter.seen = 5
     assert f(ng.ones(1)).item() == 6
+
+
+MAKERS = """
+def by_hasattr(s, x):
+    if not hasattr(s, "n"):
+        s.n = 0
+    s.n += 1
+    return x * s.n
+
+def by_getattr(s, x):
+    s.n = getattr(s, "n", 0) + 1
+    return x * s.n
+
+def by_error(s, x):
+    try:
+        s.n += 1.0
+    except AttributeError:
+        s.n = 1.0
+    return x * s.n
+
+def by_flag(s, x):
+    if not hasattr(s, "ready"):
+        s.ready, s.n = True, 0
+    s.n += 1
+    return x * s.n
+"""
+
+
+@pytest.mark.parametrize("name", ["by_hasattr", "by_getattr", "by_error", "by_flag"])
+@pytest.mark.parametrize("holder", [SimpleNamespace, nn.Module, type("Plain", (), {})])
+def test_a_count_that_the_first_call_makes(name, holder):
+    space: dict = {}
+    exec(MAKERS, space)
+    held = holder()
+    compiled = ng.compile(lambda x: space[name](held, x))
+    assert [compiled(ng.ones(1)).item() for _ in range(4)] == [1, 2, 3, 4] and held.n == 4
+    held.n = type(held.n)(10)
+    assert compiled(ng.ones(1)).item() == held.n == 11
+
+
+def test_a_count_in_a_dict_that_the_first_call_makes():
+    counts: dict = {}
+
+    def step(x):
+        counts["n"] = counts.get("n", 0) + 1
+        return x * counts["n"]
+
+    compiled = ng.compile(step)
+    assert [compiled(ng.ones(1)).item() for _ in range(4)] == [1, 2, 3, 4]
+
+    seen: dict = {}
+
+    def other_each_time(x):
+        seen[str(len(seen))] = 1
+        return x * len(seen)
+
+    compiled = ng.compile(other_each_time)
+    assert compiled(ng.ones(1)).item() == 1
+    with pytest.raises(RecordingError, match=r"makes .*1.*, which was not there before"):
+        compiled(ng.ones(1))
+    assert list(seen) == ["0"]
