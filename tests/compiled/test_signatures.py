@@ -372,6 +372,19 @@ def test_a_number_is_noticed_however_it_is_read(way, kind):
 
 
 def test_settings_that_the_function_changes_are_refused_and_put_back():
+    settings = {"scale": 2.0, "name": "a"}
+
+    def f(x):
+        settings["scale"] += 1.0
+        settings["name"] += "b"
+        return x * settings["scale"]
+
+    with pytest.raises(RecordingError, match="'settings'"):
+        ng.compile(f)(data(1))
+    assert settings == {"scale": 2.0, "name": "a"}
+
+
+def test_settings_that_the_first_call_makes():
     settings = {"scale": 2.0}
 
     def f(x):
@@ -379,9 +392,10 @@ def test_settings_that_the_function_changes_are_refused_and_put_back():
         settings["more"] = 1
         return x * settings["scale"]
 
-    with pytest.raises(RecordingError, match="'settings'"):
-        ng.compile(f)(data(1))
-    assert settings == {"scale": 2.0}
+    compiled = ng.compile(f)
+    for k in range(1, 4):
+        assert ng.equal(compiled(data(1)), data(1) * (2.0 + k))
+        assert settings == {"scale": 2.0 + k, "more": 1}
 
 
 class Counting:
