@@ -20,9 +20,13 @@ def _choose_threading_layer() -> None:
     """Prefer tbb: its launches are the cheapest, it survives fork and concurrent callers.
 
     pip puts libtbb where the loader does not look, so it is loaded by hand, once, before Numba
-    starts its threads.
+    starts its threads. Not with one processor: at its end a process that has forked would wait for
+    ever for tbb's task group, which has no other thread to run in.
     """
     if sys.platform.startswith("linux"):
+        if len(os.sched_getaffinity(0)) == 1 and numba.config.THREADING_LAYER == "default":
+            numba.config.THREADING_LAYER = "workqueue"
+            return
         for name in (os.path.join(sys.prefix, "lib", "libtbb.so.12"), "libtbb.so.12"):
             try:
                 ctypes.CDLL(name, ctypes.RTLD_GLOBAL)

@@ -65,5 +65,23 @@ def test_a_child_has_none_of_the_locks():
         lock.release()
 
 
+ONE_PROCESSOR = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import numbagrad as ng
+x = ng.ones(64, 70000)
+(x * 2).sum()
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+assert (x * 2).exp()[0, 0].item() > 7
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no processors to choose from")
+def test_a_process_of_one_processor_that_has_forked_ends():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", ONE_PROCESSOR], check=True, timeout=120)
+
+
 if __name__ == "__main__":
     main()
