@@ -70,9 +70,6 @@ class _Same:
     def __eq__(self, other: Any) -> bool:
         return type(other) is _Same and self.value is other.value
 
-    def __hash__(self) -> int:
-        return id(self.value)
-
 
 def _is_iterator(value: Any) -> bool:
     kind = type(value)

@@ -313,23 +313,16 @@ def check_unchanged(places: list[Place]) -> None:
     """Raise if the recorded function has changed a Python value, after putting them back."""
     firm = [place for place in places if not place.loose]
     changed = [place for place in firm if not place.settled().is_as_it_was()]
-    grown = bool(changed) and _has_more_attributes(changed[0])
     put_back(firm)
     if changed:
         first = changed[0]
-        made = grown or first.value is ABSENT or first.value is None  # at the first call, say
+        made = first.value is ABSENT or first.value is None  # at the first call, say
         kind = StateMadeError if made else RecordingError
         raise kind(
             f"compile: the compiled function changes {first.called}, which a "
             f"compiled call would not do. Change it outside, return what it is to hold, or keep it "
             f"in a tensor that is changed in place."
         )
-
-
-def _has_more_attributes(place: Place) -> bool:
-    if place.name != "__dict__" or place.now() is not place.value:
-        return False
-    return any([c is place.value and len(c) > len(copy) for c, copy in place.content])
 
 
 def put_back(places: list[Place]) -> None:

@@ -28,7 +28,7 @@ from ..kernels.forks import held_during_forks
 from ..kernels.lists import ListKernel
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.strides import meet
-from ..kernels.traced_array import TracedArray
+from ..kernels.traced_array import TracedArray, beneath
 from ..kernels.traced_float import TracedFloat, ask_in_closure
 from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
@@ -273,9 +273,9 @@ class Recorder(Deciding):
                 return root.memory
             if isinstance(root, TracedArray):
                 root.refuse("using it in a compiled function")
-            if not isinstance(root.base, np.ndarray) or type(root.base) is Block:
+            if (base := beneath(root)) is None:
                 break
-            root = root.base
+            root = base
         found = self._roots.get(id(root))
         if found is not None:
             return found[1]

@@ -15,7 +15,7 @@ from numba.core.typing.typeof import typeof_impl
 from . import machine
 from .blocks import Block
 
-__all__ = ["TracedArray", "root_of_host"]
+__all__ = ["TracedArray", "beneath", "root_of_host"]
 
 # What NumPy may do with a traced array: make views of it.
 _VIEWS = frozenset(
@@ -86,8 +86,14 @@ for _name in """
     setattr(TracedArray, _name, _refusing(_name.strip("_")))
 
 
+def beneath(array: Any) -> Any:
+    """The array that ``array`` is a view of; None where it owns its memory, or has a block of it."""
+    base = getattr(array, "base", None)
+    return base if isinstance(base, np.ndarray) and type(base) is not Block else None
+
+
 def root_of_host(array: Any) -> Any:
     """The array that owns the memory of ``array``."""
-    while isinstance(base := getattr(array, "base", None), np.ndarray) and type(base) is not Block:
+    while (base := beneath(array)) is not None:
         array = base
     return array
