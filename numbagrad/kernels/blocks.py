@@ -27,8 +27,8 @@ import numpy as np
 __all__ = ["LARGE", "Block", "empty", "kept_bytes", "lasting", "promised", "zeroed", "zeros"]
 
 LARGE = 1 << 18
-"""Bytes from which an array lies in a block. A reused one costs 0.8 us; fresh pages for as many bytes
-take 170 until all are touched (a virtual machine on a Zen 3)."""
+"""Bytes from which an array lies in a block. A reused one costs 0.8 us; fresh pages for as many
+bytes take 170 until all are touched (a virtual machine on a Zen 3)."""
 
 OWN = 4 << 20
 """Bytes from which a block has a mapping of its own; smaller ones are cut from a slab."""

@@ -87,7 +87,7 @@ for _name in """
 
 
 def beneath(array: Any) -> Any:
-    """The array that ``array`` is a view of; None where it owns its memory, or has a block of it."""
+    """The array that ``array`` is a view of; None where it owns its memory, or has a block."""
     base = getattr(array, "base", None)
     return base if isinstance(base, np.ndarray) and type(base) is not Block else None
 
