@@ -27,6 +27,7 @@ class Recorded(Node):
 
     _needs: tuple[bool, ...] = ()
     _output_meta: Sequence[Any] = ()
+    _zeros = True
 
     @property
     def needs_input_grad(self) -> tuple[bool, ...]:
@@ -61,7 +62,7 @@ class Recorded(Node):
 
     def _materialised(self, grads: list[Any]) -> list[Any]:
         """``grads`` with zeros for the tensor outputs that nothing used."""
-        if not _missing(grads):
+        if not _missing(grads) or not self._zeros:
             return grads
         from ..ops.base import full
 

@@ -126,9 +126,8 @@ class Launches:
 
     def made(self, array: np.ndarray) -> None:
         """Note new memory."""
-        self._known.append(_Memory(array))
-        if not array.size:
-            self.possible = False
+        if array.size:
+            self._known.append(_Memory(array))
 
     def table(self, values: np.ndarray) -> None:
         """Note numbers that are the same for all calls."""
@@ -156,6 +155,9 @@ class Launches:
     def _address(self, array: np.ndarray, written: bool = False) -> None:
         """Add the word that is the address of ``array``."""
         first, before, after = bounds(array)
+        if not after:  # nobody reads it
+            self._image.append(0)
+            return
         for memory in self._known:
             if memory.first - memory.before <= first - before:
                 if first + after <= memory.first + memory.after:

@@ -48,7 +48,7 @@ FLAT, SPREAD, NESTED, SHARED, KERNEL, CHECK = range(6)
 """Kinds of launches: a formula on numbers in a row, by threads, on a nest, by threads, a kernel by
 words; a look at a flag."""
 
-MOST_ROOTS, MOST_WORDS, MOST_TEMPS = 16, 1024, 2048
+MOST_ROOTS, MOST_WORDS, MOST_TEMPS = 32, 1024, 2048
 """Most arrays, words of launches, and words of memory in between: they lie on the stack."""
 
 REFUSED, DONE, TAPED = range(3)

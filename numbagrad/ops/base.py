@@ -86,6 +86,9 @@ class Op:
     result may have ``again(ctx, *saved)``: the result, from what was saved before it, where it has
     been changed.
 
+    shown: of several results so many are the op's; those after them are there to be saved. zeros:
+    whether backward gets zeros, not None, for results that nothing used.
+
     ``class Take(Op, remembers=True)``: one whose forward remembers what it launched. plain_notes:
     what it notes is the same for all calls of a kind, as it is then: functions remember its node.
     """
@@ -93,13 +96,16 @@ class Op:
     _node_type: type[OpNode]
     _memory: OpMemory | None = None
     _plain_notes = False
+    shown: int | None = None
+    zeros = True
 
     def __init_subclass__(cls, remembers: bool = False, plain_notes: bool | None = None) -> None:
         if remembers or plain_notes is not None or "forward" in cls.__dict__:
             cls._plain_notes = remembers or bool(plain_notes)
         if "forward" in cls.__dict__:
             cls._memory = OpMemory(cls.forward) if remembers and remembering() else None
-        cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), {"_op": cls})
+        kind = {"_op": cls, "_zeros": cls.zeros}
+        cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), kind)
         ONE_OUTPUT.add(cls._node_type)
         if hasattr(cls, "add_into") or hasattr(cls, "take"):
             IN_PLACE.add(cls._node_type)
@@ -130,7 +136,7 @@ class Op:
                 result = cls.forward(ctx, *args) if memory is None else memory.forward(ctx, args)
             finally:
                 grad_mode.enabled = True
-            outputs = (result,) if isinstance(result, Tensor) else result
+            outputs = (result,) if isinstance(result, Tensor) else result[: cls.shown]
             ctx._attach(outputs, edges)
             kept = ctx._to_save
             if kept:

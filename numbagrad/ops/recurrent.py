@@ -19,7 +19,7 @@ from .join import cat, stack
 from .part import select
 from .random import dropout as drop
 from .recurrent_layers import Gru, Lstm, Rnn
-from .recurrent_steps import Form
+from .recurrent_steps import Form, form_of
 
 __all__ = ["gru", "lstm", "rnn_relu", "rnn_tanh"]
 
@@ -52,9 +52,9 @@ def _check(
     same_device(name, given)
     if sizes is None:
         steps, n = (shape[1], shape[0]) if batch_first else shape[:2]
-        form = Form((n,) * steps, (steps, n))
+        form = form_of((n,) * steps, (steps, n))
     else:
-        form, n = Form(sizes, (shape[0],)), sizes[0] if sizes else 0
+        form, n = form_of(sizes, (shape[0],)), sizes[0] if sizes else 0
         _check_sizes(name, sizes, shape[0])
     if not form.sizes:
         raise ShapeError(f"{name}: Expected sequence length to be larger than 0 in RNN.")
@@ -105,12 +105,16 @@ def _check_sizes(name: str, sizes: tuple[int, ...], rows: int) -> None:
 
 
 def _layers(
-    name: str, gates: int, layer: Callable[..., tuple], input: Tensor, states: tuple, params: Any,
+    name: str, gates: int, layer: Callable[..., tuple], input: Tensor, hx: Any, params: Any,
     has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
     batch_first: bool, sizes: tuple[int, ...] | None, projected: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The output of the last layer, and the last states of all layers and directions."""
     params, directions = list(params), 1 + bool(bidirectional)
+    states = () if hx is None else tuple(hx) if gates == 4 else (hx,)
+    count = 2 if gates == 4 else 1
+    if hx is not None and len(states) != count:
+        raise ShapeError(f"{name}: expected two hidden states, (h, c), but got {len(states)}.")
     if machine.autocasting and (gates == 4 or as_operand(name, input)._dtype in dtypes.HALVES):
         input, *given = lowered(input, *states)
         states = tuple(given)
@@ -120,14 +124,14 @@ def _layers(
     form = _check(name, gates, input, states, params, each, *options)
     batch_first = batch_first and not form.packed
     x = input.transpose(0, 1) if batch_first else input
-    ends: list[list[Tensor]] = [[] for _ in states]
+    ends: list[list[Tensor]] = [[] for _ in range(count)]
     for k in range(num_layers):
         outs = []
         for direction in range(directions):
             at = k * directions + direction
             own = params[each * at : each * (at + 1)]
             weights = own if has_biases else (*own[:2], None, None, *own[2:])
-            starts = [select(state, 0, at) for state in states]
+            starts = [select(state, 0, at) for state in states] or [None] * count
             out, *last = layer(x, *starts, *weights, form, bool(direction))
             outs.append(out)
             for end, value in zip(ends, last, strict=True):
@@ -141,7 +145,7 @@ def _layers(
 
 def rnn_tanh(
     input: Tensor,
-    hx: Tensor,
+    hx: Tensor | None,
     params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
@@ -154,7 +158,8 @@ def rnn_tanh(
 ) -> tuple[Tensor, Tensor]:
     """``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` along a sequence (Elman, 1990).
 
-    input (t, n, features), or (n, t, features) with batch_first; hx (layers * directions, n, m);
+    input (t, n, features), or (n, t, features) with batch_first; hx (layers * directions, n, m),
+    zeros where it is None;
     params: weight_ih (m, features), weight_hh (m, m) and, with has_biases, bias_ih and bias_hh (m)
     of each layer and direction in turn. dropout is applied between layers while training. Returns
     the h of each step of the last layer, those of both directions side by side, and the last h of
@@ -165,14 +170,14 @@ def rnn_tanh(
     """
     layer = _rnn(False)
     return _layers(
-        "rnn_tanh", 1, layer, input, (hx,), params, has_biases, num_layers, dropout, train,
+        "rnn_tanh", 1, layer, input, hx, params, has_biases, num_layers, dropout, train,
         bidirectional, batch_first, batch_sizes,
     )  # type: ignore[return-value]  # fmt: skip
 
 
 def rnn_relu(
     input: Tensor,
-    hx: Tensor,
+    hx: Tensor | None,
     params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
@@ -186,7 +191,7 @@ def rnn_relu(
     """``rnn_tanh`` with relu in place of tanh."""
     layer = _rnn(True)
     return _layers(
-        "rnn_relu", 1, layer, input, (hx,), params, has_biases, num_layers, dropout, train,
+        "rnn_relu", 1, layer, input, hx, params, has_biases, num_layers, dropout, train,
         bidirectional, batch_first, batch_sizes,
     )  # type: ignore[return-value]  # fmt: skip
 
@@ -197,7 +202,7 @@ def _rnn(is_relu: bool) -> Callable[..., tuple]:
 
 def lstm(
     input: Tensor,
-    hx: Sequence[Tensor],
+    hx: Sequence[Tensor] | None,
     params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
@@ -218,20 +223,24 @@ def lstm(
     """
     params = list(params)
     projected = len(params) == ((4 if has_biases else 2) + 1) * num_layers * (1 + bidirectional)
-    layer = Lstm.apply if projected else _lstm
+    layer = _projected_lstm if projected else _lstm
     return _layers(
-        "lstm", 4, layer, input, tuple(hx), params, has_biases, num_layers, dropout, train,
+        "lstm", 4, layer, input, hx, params, has_biases, num_layers, dropout, train,
         bidirectional, batch_first, batch_sizes, projected,
     )  # type: ignore[return-value]  # fmt: skip
 
 
 def _lstm(*args: Any) -> tuple:
-    return Lstm.apply(*args[:-2], None, *args[-2:])
+    return Lstm.apply(*args[:-2], None, *args[-2:])[: Lstm.shown]
+
+
+def _projected_lstm(*args: Any) -> tuple:
+    return Lstm.apply(*args)[: Lstm.shown]
 
 
 def gru(
     input: Tensor,
-    hx: Tensor,
+    hx: Tensor | None,
     params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
@@ -248,6 +257,10 @@ def gru(
     gates. The reset gate acts after the product of the state.
     """
     return _layers(
-        "gru", 3, Gru.apply, input, (hx,), params, has_biases, num_layers, dropout, train,
+        "gru", 3, _gru, input, hx, params, has_biases, num_layers, dropout, train,
         bidirectional, batch_first, batch_sizes,
     )  # type: ignore[return-value]  # fmt: skip
+
+
+def _gru(*args: Any) -> tuple:
+    return Gru.apply(*args)[: Gru.shown]

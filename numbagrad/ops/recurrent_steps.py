@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from .elementwise import sigmoid, tanh
 from .join import cat, chunk, stack
 from .part import narrow, select
 
-__all__ = ["Form", "gru_step", "lstm_step", "rnn_step", "states_before"]
+__all__ = ["Form", "form_of", "gru_step", "lstm_step", "rnn_step", "states_before"]
 
 
 def lstm_step(given: Tensor, held: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,8 +39,9 @@ def rnn_step(given: Tensor, held: Tensor, is_relu: bool) -> Tensor:
     return relu(given + held) if is_relu else tanh(given + held)
 
 
-class Form(NamedTuple):
-    """Which rows take part in each step.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Form:
+    """Which rows take part in each step; one of a kind, see ``form_of``.
 
     sizes: how many, for each step; they never grow. lead: the leading sizes of what has a row for
     each: (t, n), or (N,) where sequences of different lengths are packed.
@@ -84,6 +86,12 @@ class Form(NamedTuple):
         last = [cat(list(part)) if ended else part[0] for part in parts]
         join = cat if self.packed else stack
         return join([outs[t] for t in range(steps)]), *last
+
+
+@functools.lru_cache(256)
+def form_of(sizes: tuple[int, ...], lead: tuple[int, ...]) -> Form:
+    """The form of these sizes: the same each time, so that what is remembered knows it again."""
+    return Form(sizes, lead)
 
 
 @functools.lru_cache(256)

@@ -14,7 +14,7 @@ def again(
     needs: Sequence[bool], function: Callable[..., Any], inputs: Sequence[Any], grads: tuple
 ) -> tuple:
     """The gradients of ``function`` at ``inputs`` where ``needs`` says so, by operations on the
-    tape; grads: of its results.
+    tape; grads: of its results, None of those that nothing used.
 
     The inputs go in as views, so that what one of them was made from does not count twice.
     """
@@ -22,5 +22,8 @@ def again(
     pairs = list(zip(views, needs, strict=False))
     wanted = [v for v, needed in pairs if needed]
     made = function(*views)
-    found = iter(gradients(made, wanted, grads, create_graph=True, allow_unused=True))
+    made = made if type(made) is tuple else (made,)
+    used = [pair for pair in zip(made, grads, strict=True) if pair[1] is not None]
+    made, given = zip(*used, strict=True)
+    found = iter(gradients(made, wanted, given, create_graph=True, allow_unused=True))
     return tuple([next(found) if needed else None for _, needed in pairs])

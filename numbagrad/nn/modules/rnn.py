@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import ShapeError
 from ...ops import recurrent
-from ...ops.base import as_operand, full
+from ...ops.base import as_operand
 from ...ops.index import index_select
 from ...tensor import Tensor
 from .. import init
@@ -123,8 +123,7 @@ class RNNBase(Module):
         if rank == 2:
             x = input.unsqueeze(0 if self.batch_first else 1)
             hx = None if hx is None else tuple([state.unsqueeze(1) for state in hx])
-        n = x._array.shape[0 if self.batch_first else 1]
-        out, *last = self._layers(x, self._beginning(x, n) if hx is None else hx, None)
+        out, *last = self._layers(x, hx, None)
         if rank == 2:
             out = out.squeeze(0 if self.batch_first else 1)
             last = [state.squeeze(1) for state in last]
@@ -135,26 +134,18 @@ class RNNBase(Module):
     ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
         """``_run`` for sequences of different lengths."""
         sizes, into, back = batch_sizes_of(input), input.sorted_indices, input.unsorted_indices
-        if hx is None:
-            hx = self._beginning(input.data, sizes[0] if sizes else 0)
-        elif into is not None:
+        if hx is not None and into is not None:
             hx = tuple([index_select(state, 1, into) for state in hx])
         out, *last = self._layers(input.data, hx, sizes)
         if back is not None:
             last = [index_select(state, 1, back) for state in last]
         return PackedSequence(out, input.batch_sizes, into, back), tuple(last)
 
-    def _beginning(self, x: Tensor, n: int) -> tuple[Tensor, ...]:
-        """Zeros for the states of ``n`` sequences."""
-        shape = self.num_layers * self._directions, n
-        widths = (self._width, self.hidden_size)[: self.states]
-        return tuple([full((*shape, width), 0, x._dtype, x._device) for width in widths])
-
-    def _layers(self, x: Tensor, hx: tuple[Tensor, ...], sizes: Any) -> tuple[Tensor, ...]:
+    def _layers(self, x: Tensor, hx: tuple[Tensor, ...] | None, sizes: Any) -> tuple[Tensor, ...]:
         """Output and last states of all layers."""
         return getattr(recurrent, self.mode.lower())(
             x,
-            hx if self.states > 1 else hx[0],
+            hx if self.states > 1 or hx is None else hx[0],
             self._weights(),
             self.bias,
             self.num_layers,
