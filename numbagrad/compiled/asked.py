@@ -9,11 +9,13 @@ Start reading at ``Asked``.
 from __future__ import annotations
 
 import _collections_abc
+import inspect
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import FrameType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from ..kernels import machine
@@ -34,6 +36,7 @@ class Asked:
         self.names: dict[str, None] = {}  # by which something was asked for that was there
         self.whole: dict[int, None] = {}  # ids of objects whose ``__dict__`` was looked at
         self.absent: dict[tuple[int, str], None] = {}
+        self.methods: dict[tuple[int, str], Any] = {}  # of its class, that an object was asked for
         # What the user has given to tensors among the arguments, and a copy of what is in it.
         self.of_arguments: dict[tuple[int, str], tuple[Any, Content]] = {}
         self.environment: dict[Any, tuple[dict[Any, Any], Any]] = {}  # variables, where they are
@@ -54,6 +57,10 @@ class Asked:
             holder = self.objects.get(i, self.tensors.get(i))
             if not hasattr(holder, name):
                 yield Place(f"getattr({{}}, {name!r}, ABSENT)", holder, name, ABSENT)
+        for (_, name), each in self.methods.items():  # it may get one of its own
+            own = each.__dict__
+            if name not in own and not isinstance(each, threading.local):
+                yield Place(f"{{}}.get({name!r}, ABSENT)", own, name, ABSENT)
         for key, (data, value) in self.environment.items():
             yield Place(f"{{}}.get({key!r}, ABSENT)", data, key, value, decode=_decoded)
 
@@ -64,8 +71,23 @@ class Asked:
                 self.whole[id(each)] = None
             elif found:
                 self.names[name] = None
+                self.note_method(each, name)
             elif not isinstance(each, ModuleType) or not _installed(each):
                 self.absent[id(each), name] = None
+
+    def note_method(self, each: Any, name: str) -> None:
+        """Note that an object was asked for ``name``, if that is code of its class, and no entry
+        of a module, which tells of its own."""
+        kind = type(each)
+        if issubclass(kind, (type, ModuleType)) or hasattr(kind, "register_forward_hook"):
+            return
+        if isinstance(inspect.getattr_static(kind, name, None), _CODE):
+            with suppress(AttributeError):  # one with slots has no dict
+                if name not in object.__getattribute__(each, "__dict__"):
+                    self.methods[id(each), name] = each
+
+
+_CODE = (FunctionType, staticmethod, classmethod, type)
 
 
 def _installed(module: ModuleType) -> bool:

@@ -60,6 +60,18 @@ def generators_of(values: Iterable[Any]) -> list[Held]:
     return found
 
 
+def cause_of(error: BaseException, generators: list[Held]) -> DrawError | None:
+    """Why one of our errors may have come up, as that a list that was shuffled is no index: what
+    was drawn is there, and nothing that it is made of."""
+    ours = type(error).__module__ == RecordingError.__module__
+    if ours and not isinstance(error, RecordingError):
+        try:
+            check_undrawn(generators)
+        except DrawError as drawn:
+            return drawn
+    return None
+
+
 def check_undrawn(generators: list[Held]) -> None:
     """Raise DrawError if one has moved: the function drew from it, or another thread did."""
     for held in generators:

@@ -14,6 +14,7 @@ import functools
 import inspect
 import operator
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +26,7 @@ import numpy as np
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
 from .named import filled, globals_of, imported_by, names_of
-from .places import ABSENT, DEFAULTS, MOST, Place, containers, is_container, under
+from .places import ABSENT, DEFAULTS, MOST, Lacking, Place, containers, is_container, under
 from .unnamed import IMPLICIT, called_by_us, implicit
 from .whose import (
     FOREIGN,
@@ -331,6 +332,12 @@ class _Finder:
             yield _attribute(each, name, loose=True)
         own = getattr(each, "__dict__", None)
         if not isinstance(own, dict):
+            return
+        if isinstance(each, threading.local):  # each thread has a dict of its own
+            for name in sorted(self.names.keys() & own.keys()):
+                yield _attribute(each, name)
+            lacks = Lacking(each, frozenset(self.names.keys() - own.keys()))
+            yield Place("{}.all_lacking", lacks, "all_lacking", True)
             return
         if self.asks_for_all_of(each):
             yield _place("{}.__dict__", each, "__dict__", own)  # of C, it tells nobody what is read

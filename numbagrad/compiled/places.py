@@ -137,6 +137,19 @@ class Place:
             put(self.holder, self.name, self.value)
 
 
+@dataclass(frozen=True)
+class Lacking:
+    """Names of which an object of a thread has none."""
+
+    holder: threading.local
+    names: frozenset[str]
+
+    @property
+    def all_lacking(self) -> bool:
+        """Whether that is still so, in this thread."""
+        return self.holder.__dict__.keys().isdisjoint(self.names)
+
+
 def refill(container: Any, copy: Any) -> None:
     """Let a container, or an array, hold what ``copy`` does."""
     if isinstance(container, (np.ndarray, array)):

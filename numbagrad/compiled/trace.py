@@ -38,7 +38,7 @@ from .before import (
     renew_dicts,
     roots_of,
 )
-from .draws import DrawError, check_undrawn, generators_of
+from .draws import DrawError, cause_of, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors, dicts_that_hold
 from .iterators import Iterators
@@ -231,6 +231,7 @@ def _record(
                 undo()
             held.put_back()
             put_back(places)
+            drawn = cause_of(error, generators)
             for each in generators:
                 each.put_back()
             for node, saved in recorder.freed:
@@ -241,6 +242,8 @@ def _record(
                 if isinstance(error, StateMadeError):  # which nobody sees
                     traceback.clear_frames(error.__traceback__)
                 expel(phantoms(made.tensors()))
+            if drawn is not None:
+                raise drawn from error
             raise
         finally:
             forget_numbers()

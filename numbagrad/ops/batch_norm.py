@@ -226,7 +226,7 @@ def channels_of(name: str, x: Any, least: int = 2) -> int:
     return shape[1]
 
 
-def _several(name: str, x: Tensor, count: int) -> None:
+def several(name: str, x: Tensor, count: int) -> None:
     """Refuse to take the variance of one number."""
     if count == 1:
         raise ShapeError(
@@ -337,7 +337,7 @@ def _check_moving(x: Tensor, mean: Any, variance: Any, weight: Any, bias: Any, e
 
 def _check_training(name: str, x: Tensor, channels: int, eps: float) -> None:
     """Raise where a batch has no statistics."""
-    _several(name, x, x._array.size // max(channels, 1))
+    several(name, x, x._array.size // max(channels, 1))
     if eps < 0:
         raise ValueError(f"{name}: eps must not be negative during training, but got {eps}.")
 
@@ -443,7 +443,7 @@ def instance_norm(
     vectors = {"running_mean": running_mean, "running_var": running_var}
     check_channels(name, input, channels, **vectors, weight=weight, bias=bias)
     count = math.prod(input._array.shape[2:])
-    _several(name, input, count)
+    several(name, input, count)
     if running_mean is not None and running_var is not None:
         dims = tuple(range(2, input._array.ndim))
         plain = input.detach()

@@ -14,7 +14,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .autocasting import raised
 from .base import Op, as_operand, contiguous, new_empty
-from .batch_norm import channels_of, check_channels
+from .batch_norm import channels_of, check_channels, several
 from .channel_affine import FEW, affine_by_channels, along_channels, in_planes
 from .elementwise import cast, rsqrt
 from .norm import LayerNorm, halves_here, in_float32, single
@@ -115,6 +115,7 @@ def group_norm(
             f"{name}: Expected number of channels in input to be divisible by num_groups, but got "
             f"input of shape {list(input._array.shape)} and num_groups={num_groups}."
         )
+    several(name, input, input._array.shape[0] * channels // num_groups * size)
     check_channels(name, input, channels, kind, weight=weight, bias=bias)
     if formula:
         count = channels // num_groups * size

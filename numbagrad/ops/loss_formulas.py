@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
-from .activation import logsigmoid, softplus
+from .activation import logsigmoid, relu, softplus
 from .autocasting import BOTH, raised
 from .base import as_operand, broadcast_shape
 from .create import arange
@@ -200,7 +200,7 @@ def multi_margin_loss(
             f"multi_margin_loss: weight must be of size {classes}, got {list(weight.shape)}."
         )
     true = target.unsqueeze(-1)
-    gap = clamp(margin - gathered("multi_margin_loss", input, -1, true) + input, 0)
+    gap = relu(margin - gathered("multi_margin_loss", input, -1, true) + input)
     gap = gap if p == 1 else gap * gap
     if weight is not None:
         gap = gap * weight[target].unsqueeze(-1)

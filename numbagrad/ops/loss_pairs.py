@@ -46,6 +46,14 @@ class SmoothL1Loss(Elementwise):
         d = abs(x - y)
         return 0.5 * d * d / beta if d < beta else d - 0.5 * beta
 
+    # Not through abs, whose second derivative is nothing at 0, where the square's is 2.
+
+    def grad_x(g, x, y, beta):
+        return g * (1 if x - y >= beta else -1 if x - y <= -beta else (x - y) / beta)
+
+    def grad_y(g, x, y, beta):
+        return g * (1 if y - x >= beta else -1 if y - x <= -beta else (y - x) / beta)
+
 
 class HuberLoss(Elementwise):
     """Half the square where x and y are nearer than delta, else linear with slope delta."""
@@ -53,6 +61,12 @@ class HuberLoss(Elementwise):
     def formula(x, y, delta):
         d = abs(x - y)
         return 0.5 * d * d if d < delta else delta * (d - 0.5 * delta)
+
+    def grad_x(g, x, y, delta):
+        return g * (delta if x - y >= delta else -delta if x - y <= -delta else x - y)
+
+    def grad_y(g, x, y, delta):
+        return g * (delta if y - x >= delta else -delta if y - x <= -delta else y - x)
 
 
 class BinaryCrossEntropy(Elementwise):

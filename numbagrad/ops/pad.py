@@ -212,7 +212,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Any = 
         raise ValueError(
             f"pad: Unrecognised padding mode {mode}; use 'constant', {', '.join(map(repr, EDGES))}."
         )
-    if value is not None:
+    if value is not None and value != 0:
         raise ValueError(f"pad: Padding mode {mode!r} doesn't take in value argument.")
     if not 1 <= len(numbers) // 2 <= builtins.min(3, len(shape) - 1):
         raise ShapeError(

@@ -74,3 +74,25 @@ def test_who_drew_is_told_by_recording_again(another_thread, monkeypatch):
     monkeypatch.setattr(trace, "check_undrawn", check_after_a_draw)
     assert ng.compile(lambda x: x * 2.0)(ng.ones(3)).tolist() == [2.0] * 3
     assert len(looks) == 2
+
+
+def test_what_came_of_a_draw_is_told_as_one():
+    order, x = list(range(6)), ng.arange(6.0)
+
+    @ng.compile
+    def shuffled(x):
+        random.shuffle(order)
+        return x[order]
+
+    state = random.getstate()
+    with pytest.raises(RecordingError, match="draws random numbers from random"):
+        shuffled(x)
+    assert order == list(range(6)) and random.getstate() == state
+
+    @ng.compile
+    def wrong(x):
+        random.random()
+        raise KeyError("the user's")
+
+    with pytest.raises(KeyError, match="the user's"):
+        wrong(x)

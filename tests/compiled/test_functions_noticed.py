@@ -410,3 +410,62 @@ def test_a_namespace_that_gets_its_attribute_in_the_first_call():
 
     compiled = ng.compile(step)
     assert [compiled(ng.ones(1)).item() for _ in range(4)] == [1, 2, 3, 4]
+
+
+class Trainer:
+    """Its loss may be another one for one of them alone."""
+
+    act = staticmethod(ng.abs)
+
+    def __init__(self):
+        self.step = ng.compile(self._step)
+
+    def loss(self, x):
+        return x * 1.0
+
+    @classmethod
+    def shifted(cls, x):
+        return x
+
+    def _step(self, x):
+        return self.act(self.shifted(self.loss(x)))
+
+
+def test_an_object_that_gets_a_method_of_its_own_is_noticed():
+    trainer, x = Trainer(), ng.ones(2)
+    assert trainer.step(x).tolist() == [1.0, 1.0]
+    trainer.loss = lambda x: x * -10.0
+    assert trainer.step(x).tolist() == [10.0, 10.0]
+    trainer.act = ng.neg
+    assert trainer.step(x).tolist() == [10.0, 10.0]
+    trainer.shifted = types.MethodType(lambda self, x: x + 1.0, trainer)
+    assert trainer.step(x).tolist() == [9.0, 9.0]
+    del trainer.loss, trainer.act
+    assert trainer.step(x).tolist() == [2.0, 2.0]
+    assert Trainer().step(x).tolist() == [1.0, 1.0]
+
+
+def test_an_optimiser_whose_step_is_wrapped_is_noticed():
+    p = nn.Parameter(ng.ones(2))
+    optimizer = ng.optim.SGD([p], lr=0.5)
+
+    @ng.compile
+    def step():
+        optimizer.zero_grad()
+        p.sum().backward()
+        optimizer.step()
+
+    step()
+    assert p.tolist() == [0.5, 0.5]
+    whole = optimizer.step
+
+    def frozen():
+        p.grad.zero_()
+        return whole()
+
+    optimizer.step = frozen
+    step()
+    assert p.tolist() == [0.5, 0.5]
+    del optimizer.step
+    step()
+    assert p.tolist() == [0.0, 0.0]

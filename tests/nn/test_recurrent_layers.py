@@ -224,3 +224,65 @@ def test_initial_range_and_conversion():
         assert 0.09 < np.abs(values).max() <= 0.1 and abs(values.mean()) < 0.02
     layer.flatten_parameters()
     assert layer.float()(ng.ones(2, 1, 3))[0].dtype is ng.float32
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["one", "both directions", "deep"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_calls_that_are_remembered_give_the_same(name, form):
+    """Forward and backward are launched alone from the sixteenth call on, whatever is used."""
+    ng.manual_seed(0)
+    layer = layer_of(ng, name, **form)
+    x = ng.randn(5, 2, 3, requires_grad=True)
+    first: dict[str, list] = {}
+    for _ in range(20):
+        for used in ("out", "last", "both"):
+            layer.zero_grad()
+            x.grad = None
+            out, last = layer(x)
+            last = last[-1] if isinstance(last, tuple) else last
+            loss = {"out": (out * out).sum(), "last": (last * last).sum()}
+            (loss[used] if used in loss else loss["out"] + loss["last"]).backward()
+            found = [out, last, x.grad, *[p.grad for p in layer.parameters()]]
+            found = [None if t is None else t.detach().clone() for t in found]
+            for mine, other in zip(first.setdefault(used, found), found, strict=True):
+                assert mine is other is None or ng.equal(mine, other)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_no_states_are_zeros(name):
+    layer = layer_of(ng, name).double()
+    x = ng.randn(5, 2, 3, dtype=ng.double, requires_grad=True)
+    h, c = ng.zeros(1, 2, LAYERS[name].get("proj_size", 4)).double(), ng.zeros(1, 2, 4).double()
+    hx = (h, c) if isinstance(layer, nn.LSTM) else h
+    found = []
+    for states in (None, hx):
+        layer.zero_grad()
+        out, _ = layer(x, states)
+        (g,) = ng.autograd.grad((out**3).sum(), x, create_graph=True)
+        (g * g).sum().backward()
+        found.append([out.detach(), g.detach(), x.grad, *[p.grad for p in layer.parameters()]])
+        x.grad = None
+    for mine, other in zip(*found, strict=True):
+        np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_what_is_kept_goes_through_the_hooks_of_saved_tensors():
+    kept = []
+
+    def pack(t):
+        kept.append(t.shape)
+        return t
+
+    layer = nn.LSTM(3, 4)
+    with ng.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        out, _ = layer(ng.randn(5, 2, 3))
+    assert (5, 2, 16) in kept and kept.count((5, 2, 4)) == 2  # gates; cells and output
+    out.sum().backward()
+
+
+def test_a_pair_of_states_is_a_pair():
+    layer = nn.LSTM(3, 4)
+    with pytest.raises(ValueError, match=r"lstm: expected two hidden states, \(h, c\), but got 1"):
+        ng.lstm(
+            ng.randn(5, 2, 3), [ng.zeros(1, 2, 4)], layer.all_weights[0], True, 1, 0.0, *[False] * 3
+        )

@@ -238,3 +238,44 @@ def test_lerp_meets_its_ends():
     assert ng.lerp(start, end, 0.0)[::2].tolist() == [1e8, 3.0]
     assert ng.lerp(start, end, 0.9)[1] == -inf
     assert ng.tensor([-inf, 1.0, 2.0, 3.0]).quantile(0.3) == -inf
+
+
+@pytest.mark.parametrize("name, limit", [("smooth_l1_loss", "beta"), ("huber_loss", "delta")])
+@pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
+def test_rounded_losses_are_squares_where_input_equals_target(name, limit, width):
+    """Where they meet the second derivative is that of the square, and none from the limit on."""
+    y = ng.zeros(5, dtype=ng.float64, requires_grad=True)
+    x = ng.tensor([0.0, 0.25, -0.25, width, -3.0], dtype=ng.float64, requires_grad=True)
+    loss = getattr(F, name)(x, y, reduction="sum", **{limit: width})
+    gx, gy = ng.autograd.grad(loss, (x, y), create_graph=True)
+    scale = 1 / width if limit == "beta" else 1.0
+    slope = 1.0 if limit == "beta" else width
+    expected = [0.0, 0.25 * scale, -0.25 * scale, slope, -slope]
+    assert gx.tolist() == expected and gy.tolist() == [-g for g in expected]
+    curved = [scale, scale, scale, 0.0, 0.0]
+    for gradient, sign in ((gx, 1), (gy, -1)):
+        found = ng.autograd.grad(gradient.sum(), (x, y), retain_graph=True)
+        assert found[0].tolist() == [sign * c for c in curved]
+        assert found[1].tolist() == [-sign * c for c in curved]
+
+
+@pytest.mark.parametrize("p, expected", [(1, [0.25, -0.5, 0.0, 0.25]), (2, [0.5, -1.5, 0.0, 1.0])])
+def test_a_score_that_is_right_on_the_margin_costs_nothing(p, expected):
+    x = ng.tensor([[0.0, 0.0, -1.0, 1.0]], requires_grad=True)
+    F.multi_margin_loss(x, ng.tensor([1]), p=p).backward()
+    assert x.grad.tolist() == [expected]
+
+
+def test_a_padding_that_takes_no_value_may_be_given_none():
+    x = ng.ones(1, 2, 3)
+    for mode in ("replicate", "reflect", "circular"):
+        assert F.pad(x, (1, 1), mode, 0.0).tolist() == F.pad(x, (1, 1), mode).tolist()
+        with pytest.raises(ValueError, match=f"pad: Padding mode '{mode}' doesn't take in value"):
+            F.pad(x, (1, 1), mode, 2.0)
+
+
+def test_groups_of_one_value_have_no_variance():
+    for shape, groups in (((1, 4), 4), ((1, 2, 1), 2)):
+        with pytest.raises(ValueError, match="group_norm: Expected more than 1 value per channel"):
+            F.group_norm(ng.ones(shape), groups)
+    assert F.group_norm(ng.ones(2, 4), 4).tolist() == [[0.0] * 4] * 2
