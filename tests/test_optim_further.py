@@ -428,3 +428,19 @@ def test_a_scheduler_before_its_optimizer_warns():
         later = make.ExponentialLR(optimizer, 0.5)
         later.step()
         assert make.ExponentialLR(optimizer, 0.5).state_dict()["_step_count"] == 1
+
+
+def test_a_plateau_lowers_groups_that_came_later():
+    p, q = ng.nn.Parameter(ng.ones(2)), ng.nn.Parameter(ng.ones(2))
+    optimizer = ng.optim.SGD([p], lr=0.1)
+    plateau = ng.optim.lr_scheduler.ReduceLROnPlateau
+    alike, own = (plateau(optimizer, patience=0, factor=0.5, min_lr=low) for low in (0.0, [0.0]))
+    optimizer.add_param_group({"params": [q], "lr": 0.2})
+    for _ in range(4):
+        alike.step(1.0)
+    assert alike.get_last_lr() == [0.0125, 0.025]
+    own.step(1.0)
+    with pytest.raises(RuntimeError, match="has 2 param groups and there are 1 min_lrs"):
+        own.step(1.0)
+    with pytest.raises(ValueError, match="expected 2 min_lrs, got 1"):
+        plateau(optimizer, min_lr=[0.0])

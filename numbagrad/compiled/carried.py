@@ -26,7 +26,6 @@ from . import outside
 from .carried_text import indented, reading, writing
 from .finder import namespaces
 from .guards import Writer
-from .named import compare_types
 from .places import ABSENT, Place, containers
 from .reasons import changed_guard
 from .repeated import first_places
@@ -77,10 +76,9 @@ def recorded(
     tied: take all tensors among the arguments as they are.
     """
     bound: frozenset[int] = frozenset()
-    plain: frozenset[Any] = frozenset()
     slots = [slot for each in slots if (slot := as_now(each)) is not None]
     for _ in range(_MOST):
-        carried = Carried(slots, len(leaves), plain)
+        carried = Carried(slots, len(leaves))
         every = [*leaves, *carried.leaves]
         if tied:
             bound = frozenset([k for k, leaf in enumerate(every) if isinstance(leaf, Tensor)])
@@ -95,11 +93,10 @@ def recorded(
         state = {k for k in recording.looked_at if every[k]._grad is not None}
         state |= {k for k in needing(every) if id(every[k]) in recording.closed_over}
         state |= {k for k, j in first_places(every).items() if j in state}
-        by_type = carried.read_only - plain if compare_types(places) else frozenset()
-        if state <= bound and not by_type:
+        if state <= bound:
             carried.settle(recording)
             return found
-        bound, plain = bound | state, plain | by_type
+        bound |= state
     raise RecordingError(
         f"compile: the compiled function does something else each time that it is run, such as to "
         f"set {', '.join([slot.name for slot in slots[-1:]])}, which a compiled call would not do. "
@@ -140,12 +137,11 @@ def needing(leaves: list[Any]) -> set[int]:
 class Carried:
     """Slots, what stands there while recording, and how a call puts it back.
 
-    first: the number of the first leaf. plain: locations of numbers that stay what they are.
+    first: the number of the first leaf.
     """
 
-    def __init__(self, slots: list[Slot], first: int, plain: frozenset[Any] = frozenset()):
+    def __init__(self, slots: list[Slot], first: int):
         self.first = first
-        self.plain = plain
         self.slots = _apart(slots)
         self.values = [slot.read() for slot in self.slots]
         self.leaves: list[Any] = []
@@ -173,12 +169,6 @@ class Carried:
     def locations(self) -> frozenset[tuple[int, Any]]:
         """The slots by what tells them from others."""
         return frozenset([(id(held), slot.key) for slot in self.slots for held in slot.holders])
-
-    @property
-    def read_only(self) -> frozenset[Any]:
-        """The locations of numbers that the function has not set."""
-        written = {slot.location for slot, _ in self.written}
-        return frozenset([slot.location for slot in self.numbers.values()]) - written
 
     def places(self, places: list[Place]) -> list[Place]:
         """``places`` without the slots."""
@@ -212,7 +202,6 @@ class Carried:
             machine.recorder.current.as_left = functools.partial(self._holding, left)
             return returned, self._set(values, left, given)
 
-        run.first_slot = self.first  # type: ignore[attr-defined]
         return run
 
     @contextmanager
@@ -228,7 +217,7 @@ class Carried:
         """Leaf ``k``; the value of a float, which calls compare."""
         if type(leaf) is not TracedFloat:
             return leaf
-        if k in self.numbers and self.numbers[k].location not in self.plain:
+        if k in self.numbers:
             return leaf
         machine.recorder.current.pinned.add(self.first + k)
         return self.leaves[k]

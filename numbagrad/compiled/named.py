@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["compare_types", "filled", "globals_of", "imported_by", "names_of"]
+__all__ = ["asking_for_types", "filled", "globals_of", "imported_by", "names_of"]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -63,30 +63,27 @@ def imported_by(code: types.CodeType, package: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def compare_types(places: Iterable[Any]) -> bool:
-    """Whether one of the functions whose code is among ``places`` may ask ``type(x) is float``."""
-    codes = [place.value for place in places if type(place.value) is types.CodeType]
-    return any(map(_compares_types, codes))
+def asking_for_types(places: Iterable[Any]) -> list[dict[str, Any]]:
+    """The globals of those functions with a code among ``places`` that look ``type`` up."""
+    asking = [p.holder for p in places if type(p.value) is types.CodeType and _asks(p.value)]
+    functions = [each for each in asking if isinstance(each, types.FunctionType)]
+    return list({id(f.__globals__): f.__globals__ for f in functions}.values())
 
 
 @functools.lru_cache(maxsize=4096)
-def _compares_types(code: types.CodeType) -> bool:
-    """Whether ``code``, or a function inside it, may ask whether ``type(x) is float``, which is not
-    so of what stands for a number of the call."""
-    if "type" in code.co_names and not _NUMBERS.isdisjoint(code.co_names):
-        names = []
-        for each in dis.get_instructions(code):
-            names.append(each.argval if each.opname == "LOAD_GLOBAL" else "")
-            near = {*names[-_NEAR:]}
-            if each.opname in _COMPARING and "type" in near and near & _NUMBERS:
+def _asks(code: types.CodeType) -> bool:
+    """Whether ``code``, or a function inside it, looks ``type`` up, for more than its own."""
+    steps = [i for i in dis.get_instructions(code) if i.opname not in _BETWEEN]
+    for k, each in enumerate(steps):
+        if each.opname == "LOAD_GLOBAL" and each.argval == "type":
+            then = steps[k + 1 : k + 3]
+            own = [i.argval for i in then[:1]] in (["self"], ["cls"])
+            if not own or not then[-1].opname.startswith("CALL"):
                 return True
-    return any([_compares_types(c) for c in code.co_consts if isinstance(c, types.CodeType)])
+    return any([_asks(c) for c in code.co_consts if isinstance(c, types.CodeType)])
 
 
-_NUMBERS = frozenset(("float", "int"))
-_COMPARING = frozenset(("IS_OP", "COMPARE_OP", "CONTAINS_OP"))
-_NEAR = 14
-"""Instructions in which one comparison has its operands."""
+_BETWEEN = frozenset(("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"))
 _LOOK_UP = frozenset(("modules", "import_module", "__import__"))
 
 

@@ -32,7 +32,6 @@ from .counting import Counting, Decided, counts
 from .entry import Entry, Shared, make_entry
 from .explain import Explanation, explanation
 from .gathering import gathered
-from .named import compare_types
 from .program import Program
 from .reasons import FIRST, OTHER_VALUE, changed_key
 from .relied import Reliance
@@ -201,8 +200,6 @@ class CompiledFunction:
         slots = [slot for e in entries if e.carried is not None for slot in e.carried.slots]
         passed = counts(leaves)
         exchanged, found = self._exchanged.slots(), None
-        if compare_types(search.places):  # a number that is read at each call would be none
-            exchanged = [slot for slot in exchanged if slot.number is None]
         try:
             if len(entries) >= ENTRIES:
                 self._counting.decide(spec, passed)

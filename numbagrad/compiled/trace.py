@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from types import FunctionType
+from types import CellType
 from typing import Any
 
 from ..errors import RecordingError, StateMadeError
 from ..kernels.instances import prepare
 from ..kernels.traced_float import Count, TracedFloat
 from ..kernels.traced_math import tracing_math
+from ..kernels.traced_types import tracing_types
 from ..tape import (
     AccumulateGrad,
     Counter,
@@ -42,7 +43,7 @@ from .draws import DrawError, cause_of, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors, dicts_that_hold
 from .iterators import Iterators
-from .named import compare_types
+from .named import asking_for_types
 from .phantoms import clear_caches, expel, forget_numbers, look_for_leaks, phantoms
 from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
@@ -165,7 +166,6 @@ def _record(
     namespaces: Sequence[dict[str, Any]],
 ) -> Recording:
     recorder = Recorder()
-    carrying = function if type(function) is FunctionType else None  # of the slots, see carried.py
     prepare()
     with recording_alone:
         before = [Before.of(t, t._grad) for t in all_tensors()]
@@ -182,13 +182,12 @@ def _record(
         start = recorder.start = next_sequence()
         try:
             with Nursery() as made:
-                with recording_with(recorder), tracing_math(namespaces):
+                cells = [p.holder for p in places if type(p.holder) is CellType]
+                types = tracing_types(asking_for_types(places))
+                with recording_with(recorder), tracing_math(namespaces, cells), types:
                     try:
                         there = tuple([id(place.value) for place in places])
-                        by_value = getattr(carrying, "first_slot", len(leaves))
-                        by_value = by_value if compare_types(places) else 0
-                        given = function, leaves, spec, bound, recorder, before, start, there
-                        found = _run(*given, by_value)
+                        found = _run(function, leaves, spec, bound, recorder, before, start, there)
                     finally:
                         for b in before:
                             b.restore(recorder)
@@ -260,7 +259,6 @@ def _run(
     before: list[Before],
     start: int,
     known_objects: tuple[int, ...],
-    by_value: int,
 ) -> Recording:
     inputs: list[Input] = []
     given: list[Any] = []
@@ -277,9 +275,6 @@ def _run(
             given.append(tensor)
         else:
             numeric = type(leaf) in (float, Count)
-            if numeric and k < by_value:
-                recorder.pinned.add(k)
-                numeric, leaf = False, float(leaf) if type(leaf) is float else int(leaf)
             given.append(recorder.traced_float(k, leaf) if numeric else leaf)
     args, kwargs = rebuild(spec, list(given))
     recorder.arrays_read.clear()  # of what was looked at to make stand-ins

@@ -6,10 +6,11 @@ value, which then decided what is recorded. Start reading at ``tracing_math``.
 
 from __future__ import annotations
 
+import builtins
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from types import ModuleType
+from types import CellType, ModuleType
 from typing import Any
 
 from .traced_float import TracedFloat
@@ -57,18 +58,40 @@ def plain(value: Any) -> Any:
 
 
 @contextmanager
-def tracing_math(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
-    """A block in which ``math`` and its functions in these modules take traced floats for what they
-    are. Others that run in these modules meanwhile get what they would."""
+def tracing_math(
+    namespaces: Sequence[dict[str, Any]], cells: Iterable[CellType] = ()
+) -> Iterator[None]:
+    """A block in which ``math`` and its functions in these modules, in these cells, and where these
+    modules import it, take traced floats for what they are. Others that run in these modules
+    meanwhile get what they would."""
     changed = []
     for names in namespaces:
         for name, value in list(names.items()):
             if id(value) in _INSTEAD:
                 changed.append((names, name, value))
+    held = [(cell, cell.cell_contents) for cell in cells if id(cell.cell_contents) in _INSTEAD]
+    imports = builtins.__import__
     try:
         for names, name, value in changed:
             names[name] = _INSTEAD[id(value)]
+        for cell, value in held:
+            cell.cell_contents = _INSTEAD[id(value)]
+        builtins.__import__ = _importing(imports, {id(names) for names in namespaces})
         yield
     finally:
+        builtins.__import__ = imports
+        for cell, value in held:
+            cell.cell_contents = value
         for names, name, value in changed:
             names[name] = value
+
+
+def _importing(imports: Callable[..., Any], spaces: Set[int]) -> Callable[..., Any]:
+    """Takes the place of ``__import__`` meanwhile. spaces: ids of the modules' dicts."""
+
+    def importing(name: str, globals: Any = None, *more: Any, **options: Any) -> Any:
+        if name == "math" and id(globals) in spaces:
+            return _MODULE
+        return imports(name, globals, *more, **options)
+
+    return importing

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -189,7 +190,7 @@ def short_copy(x: Tensor, dtype: DType) -> Tensor | None:
 def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:
     """A tensor filled with ``value``."""
     alone = not machine.recording or machine.recorder.current is None
-    if alone and not value and device is devices.cpu:
+    if alone and value == 0 and math.copysign(1, value) > 0 and device is devices.cpu:
         return wrap(blocks.zeros(tuple(shape), dtype.numpy), dtype)
     if isinstance(value, np.generic):
         value = value.item()

@@ -253,7 +253,7 @@ def index_put(
     x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accumulate: bool = False
 ) -> Tensor:
     """``x`` with ``values`` at ``indices``, as in brackets; accumulate: repeats add up."""
-    key = tuple([ALL if k is None else k for k in indices])
+    key = tuple([ALL if k is None else _index(k) for k in indices])
     view, groups = parsed(x, key)
     if not groups:
         raise DimError("index_put: expects at least one index tensor.")
@@ -261,7 +261,15 @@ def index_put(
     shape = turned._array.shape
     wanted = (*shape[:dim], *index._array.shape, *shape[dim + span :])
     out = put_slices(turned, _fitting(values, x, wanted), index, dim, span, accumulate, "index_put")
-    return out if turned is view else permute(out, *_inverse(view, groups))
+    out = out if turned is view else permute(out, *_inverse(view, groups))
+    # A mask without dims has added one.
+    return out if out._array.ndim == x._array.ndim else reshape(out, x._array.shape)
+
+
+def _index(k: Any) -> Any:
+    """An index without dims as a list of it, which takes no dim away."""
+    alone = isinstance(k, Tensor) and not k._array.ndim and k._dtype is not dtypes.bool_
+    return reshape(k, (1,)) if alone else k
 
 
 __all__ = ["index_put"]

@@ -238,14 +238,14 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     array = x._array
     dim = normalize_dim("unfold", dimension, array.ndim)
     n = array.shape[dim] if array.ndim else 1
-    if not 0 < size <= n:
+    if not 0 <= size <= n:
         raise ShapeError(
             f"unfold: maximum size for tensor at dimension {dim} is {n} but size is {size}."
         )
     if step <= 0:
         raise ShapeError(f"unfold: step is {step} but must be > 0.")
     if not array.ndim:
-        return reshape(x, (1,))
+        return narrow(reshape(x, (1,)), 0, 0, size)
     strides = [s // array.itemsize for s in array.strides]
     shape = list(array.shape)
     shape[dim] = (n - size) // step + 1

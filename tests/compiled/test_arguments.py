@@ -612,3 +612,25 @@ def test_numbers_among_the_arguments_are_numbers():
     assert "type" not in globals()
     pickled = ng.compile(lambda x, k: x * pickle.loads(pickle.dumps([k]))[0])
     assert [pickled(ng.ones(1), k).item() for k in (1.0, 2.0)] == [1.0, 2.0]
+
+
+OF_TYPES = {float: 2.0, int: 3.0}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, k: x * (2.0 if type(k).__name__ == "float" else 3.0),
+        lambda x, k: x * OF_TYPES[type(k)],
+        lambda x, k: x * OF_TYPES.get(type(k), 7.0),
+        lambda x, k: x * (2.0 if str(type(k)) == "<class 'float'>" else 3.0),
+        lambda x, k: x * (2.0 if isinstance(0.5, type(k)) else 3.0),
+        lambda x, k: x * (2.0 if [*map(type, (k, 1))] == [float, int] else 3.0),
+        lambda x, k: x * (2.0 if type(k) == float else 3.0),  # noqa: E721
+    ],
+)
+def test_the_type_of_a_number_is_that_of_numbers(function):
+    compiled, x = ng.compile(function), ng.ones(1)
+    for k in (0.5, 0.75, 1, 2, 0.25):
+        assert compiled(x, k).item() == (2.0 if isinstance(k, float) else 3.0)
+    assert compiled.cache_info().recordings <= 3  # one for floats, and ints are compared

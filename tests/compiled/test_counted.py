@@ -448,3 +448,48 @@ def test_a_count_in_a_dict_that_the_first_call_makes():
     with pytest.raises(RecordingError, match=r"makes .*1.*, which was not there before"):
         compiled(ng.ones(1))
     assert list(seen) == ["0"]
+
+
+def test_a_count_that_is_asked_for_its_type():
+    class State:
+        calls = 0
+
+    state, x = State(), ng.ones(1)
+
+    @ng.compile
+    def step(x):
+        state.calls += 1
+        kind = type(state.calls)
+        return x * state.calls * (2 if kind is int and kind.__name__ == "int" else 3)
+
+    assert [step(x).item() for _ in range(4)] == [2.0, 4.0, 6.0, 8.0]
+    assert type(state.calls) is int
+
+
+def test_math_that_is_imported_in_a_function_takes_counts():
+    import math
+    from math import cos
+
+    class State:
+        calls = 0
+
+    state, x = State(), ng.ones(1)
+
+    def around(x):
+        state.calls += 1
+        return x * math.cos(state.calls) + cos(state.calls)
+
+    def inside(x):
+        import math
+        from math import cos
+
+        state.calls += 1
+        return x * math.cos(state.calls) + cos(state.calls)
+
+    for function in (around, inside):
+        state.calls = 0
+        step = ng.compile(function)
+        found = [step(x).item() for _ in range(4)]
+        assert found == pytest.approx([2 * math.cos(k) for k in range(1, 5)], rel=1e-6)
+        assert step.cache_info().compilations == 1
+    assert cos is math.cos

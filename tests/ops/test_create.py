@@ -210,3 +210,8 @@ def test_as_strided_scatter_counts_from_the_start_of_the_memory():
     x = ng.arange(12.0).reshape(3, 4)[1:]
     out = ng.as_strided_scatter(x, ng.tensor([-1.0, -2.0]), (2,), (2,), 4)
     assert out[0].tolist() == [-1.0, 5.0, -2.0, 7.0] and x[0, 0].item() == 4.0
+
+
+def test_a_negative_zero_keeps_its_sign():
+    for x in (ng.full((2,), -0.0), ng.full_like(ng.ones(2), -0.0), ng.ones(2).new_full((2,), -0.0)):
+        assert x.reciprocal().tolist() == [-float("inf")] * 2

@@ -291,3 +291,24 @@ def test_an_index_expanded_over_slices_is_that_of_slices(dim, shape):
     for write in (x.index_add, x.index_copy):
         with pytest.raises(IndexError, match=r"index_.*: index -1 is out of bounds"):
             write(dim, negative.reshape(-1)[:m], source)
+
+
+@pytest.mark.parametrize("call", range(20))  # remembered from the sixteenth on
+def test_index_put_with_indices_without_dims(call):
+    x, one, two = ng.zeros(2, 3), ng.tensor(1), ng.tensor(2)
+    assert x.index_put((one, two), ng.tensor(5.0)).tolist() == [[0.0] * 3, [0.0, 0.0, 5.0]]
+    assert x.index_put((one,), ng.tensor([1.0, 2.0, 3.0])).tolist() == [[0.0] * 3, [1.0, 2.0, 3.0]]
+    assert ng.zeros(3).index_put_([one], ng.tensor(5.0)).tolist() == [0.0, 5.0, 0.0]
+    yes, no = ng.tensor(True), ng.tensor(False)
+    assert x.index_put((yes,), ng.tensor(5.0)).tolist() == [[5.0] * 3] * 2
+    assert x.index_put((no,), ng.tensor(5.0)).tolist() == [[0.0] * 3] * 2
+    both = x.index_put((ng.tensor([1]), yes), ng.tensor(5.0))
+    assert both.tolist() == [[0.0] * 3, [5.0] * 3]
+
+
+def test_windows_of_nothing():
+    x = ng.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    windows = x.unfold(0, 0, 1)
+    assert windows.shape == (4, 0) and ng.tensor(4.0).unfold(0, 0, 1).shape == (0,)
+    windows.sum().backward()
+    assert x.grad.tolist() == [0.0] * 3

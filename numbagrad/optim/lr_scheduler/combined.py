@@ -169,7 +169,11 @@ class ReduceLROnPlateau:
             raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         self.optimizer = optimizer
         groups = len(optimizer.param_groups)
+        several = isinstance(min_lr, (list, tuple))
+        self.default_min_lr = None if several else min_lr
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
+        if len(self.min_lrs) != groups:
+            raise ValueError(f"expected {groups} min_lrs, got {len(self.min_lrs)}")
         self.mode = mode
         self.factor = factor
         self.patience = patience
@@ -187,6 +191,19 @@ class ReduceLROnPlateau:
         if self.threshold_mode == "rel":
             return sign * value > sign * self.best * (1 + sign * self.threshold)
         return sign * value > sign * (self.best + sign * self.threshold)
+
+    def _lowest(self) -> list[Any]:
+        """The lowest rate of each group, of those too that came meanwhile."""
+        groups = len(self.optimizer.param_groups)
+        if len(self.min_lrs) != groups:
+            if self.default_min_lr is None:
+                raise RuntimeError(
+                    f"ReduceLROnPlateau: the optimizer has {groups} param groups and there are "
+                    f"{len(self.min_lrs)} min_lrs, usually because a group was added. Let "
+                    f"scheduler.min_lrs have one for each."
+                )
+            self.min_lrs = [self.default_min_lr] * groups
+        return self.min_lrs
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:
         """Take note of the metric of one more epoch; in a compiled step when a call ends.
@@ -214,7 +231,7 @@ class ReduceLROnPlateau:
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            for group, low in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+            for group, low in zip(self.optimizer.param_groups, self._lowest(), strict=True):
                 rate = max(float(group["lr"]) * self.factor, low)
                 if group["lr"] - rate > self.eps:
                     group["lr"] = rate
