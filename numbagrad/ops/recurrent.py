@@ -131,7 +131,7 @@ def _layers(
             at = k * directions + direction
             own = params[each * at : each * (at + 1)]
             weights = own if has_biases else (*own[:2], None, None, *own[2:])
-            starts = [select(state, 0, at) for state in states] or [None] * count
+            starts: list[Any] = [select(state, 0, at) for state in states] or [None] * count
             out, *last = layer(x, *starts, *weights, form, bool(direction))
             outs.append(out)
             for end, value in zip(ends, last, strict=True):

@@ -175,7 +175,8 @@ class Rnn(Op, remembers=True):
             return again(ctx.needs_input_grad, layer, inputs, (g, glast))
         needs = ctx.needs_input_grad
         shared = needs[0], *needs[2:6]
-        gh0, _, *made = _rnn_grads(g, glast, *inputs[:4], out, *ctx.options, shared)
+        given = g, glast, *inputs[:4], out, *ctx.options, shared
+        gh0, _, *made = _rnn_grads(*given)
         gx, *rest = _dealt(shared, iter(made), True)
         return gx, gh0, *rest
 
@@ -345,7 +346,8 @@ class Gru(Op, remembers=True):
             return again(ctx.needs_input_grad, layer, inputs, (g, glast))
         needs = ctx.needs_input_grad
         shared = needs[0], *needs[2:6]
-        gh0, _, _, *made = _gru_grads(g, glast, *inputs[:4], out, gates, held, *ctx.options, shared)
+        given = g, glast, *inputs[:4], out, gates, held, *ctx.options, shared
+        gh0, _, _, *made = _gru_grads(*given)
         gx, *rest = _dealt(shared, iter(made), False)
         return gx, gh0, *rest
 
