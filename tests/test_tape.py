@@ -924,3 +924,39 @@ def test_a_gradient_that_is_kept_is_that_of_the_value_after_a_change(changed):
     assert whole.grad.tolist() == expected.tolist()
     with ng.no_grad():
         assert x.grad.tolist() == (expected * whole / x).tolist()
+
+
+def test_switches_hold_in_the_steps_of_generators():
+    x = ng.ones(1, requires_grad=True)
+
+    @ng.no_grad()
+    def squares(x):
+        seen = [ng.is_grad_enabled()]
+        try:
+            seen.append((yield (x * x).requires_grad))
+        except KeyError:
+            seen.append("thrown")
+        yield ng.is_grad_enabled()
+        seen.append(ng.is_grad_enabled())
+        return seen
+
+    def rest(generator):
+        with pytest.raises(StopIteration) as end:
+            next(generator)
+        return end.value.value
+
+    generator = squares(x)
+    assert next(generator) is False and ng.is_grad_enabled()
+    assert generator.send(5) is False and ng.is_grad_enabled()
+    assert rest(generator) == [False, 5, False]
+    generator = squares(x)
+    next(generator)
+    assert generator.throw(KeyError()) is False
+    assert rest(generator) == [False, "thrown", False]
+    with ng.no_grad():
+        modes = ng.enable_grad()(lambda: (yield ng.is_grad_enabled()))
+        assert list(modes()) == [True]
+    closed = squares(x)
+    next(closed)
+    closed.close()
+    assert ng.is_grad_enabled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -40,14 +41,45 @@ class _Switch:
     def __call__(self, function: Callable) -> Callable:
         values = self.values
 
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def switched() -> _Switch:
             switch = object.__new__(_Switch)
             switch.__dict__["values"] = values
-            with switch:
+            return switch
+
+        if inspect.isgeneratorfunction(function):
+            return _by_steps(function, switched)
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with switched():
                 return function(*args, **kwargs)
 
         return wrapper
+
+
+def _by_steps(function: Callable[..., Any], switched: Callable[[], _Switch]) -> Callable[..., Any]:
+    """A generator function that is switched while it runs, and not between its steps."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        generator = function(*args, **kwargs)
+        go, given = generator.send, None
+        while True:
+            try:
+                with switched():
+                    found = go(given)
+            except StopIteration as end:
+                return end.value
+            try:
+                go, given = generator.send, (yield found)
+            except GeneratorExit:
+                with switched():
+                    generator.close()
+                raise
+            except BaseException as error:
+                go, given = generator.throw, error
+
+    return wrapper
 
 
 class no_grad(_Switch):

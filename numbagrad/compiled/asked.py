@@ -57,6 +57,10 @@ class Asked:
             holder = self.objects.get(i, self.tensors.get(i))
             if not hasattr(holder, name):
                 yield Place(f"getattr({{}}, {name!r}, ABSENT)", holder, name, ABSENT)
+            elif not isinstance(holder, (type, ModuleType)):  # its ``__getattr__`` has it
+                own = getattr(holder, "__dict__", None)
+                if isinstance(own, dict) and name not in own:
+                    yield Place(f"{{}}.get({name!r}, ABSENT)", own, name, ABSENT)
         for (_, name), each in self.methods.items():  # it may get one of its own
             own = each.__dict__
             if name not in own and not isinstance(each, threading.local):

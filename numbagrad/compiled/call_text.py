@@ -339,8 +339,11 @@ def compile_call(w: Writer, count: int, renewals: list[str]) -> Callable[[tuple]
         "    except ValueError:",
         "        return MISS",
     ]
-    lines += ["    if (", *[f"        {'or ' if k else ''}{g}" for k, g in enumerate(w.guards)]]
-    lines += ["    ):", "        return MISS"]
+    # What a guard looks at may be there no longer: to try costs nothing where it is.
+    lines += ["    try:", "        if ("]
+    lines += [f"            {'or ' if k else ''}{g}" for k, g in enumerate(w.guards)]
+    lines += ["        ):", "            return MISS"]
+    lines += ["    except (AttributeError, LookupError, NameError):", "        return MISS"]
     lines += [f"    {line}" for line in (*renewals, *w.before)]
     lines += [
         "    if status:",

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
-from .named import filled, globals_of, imported_by, names_of
+from .named import filled, globals_of, imported_by, names_of, set_by, undefined_in
 from .places import ABSENT, DEFAULTS, MOST, Lacking, Place, containers, is_container, under
 from .unnamed import IMPLICIT, called_by_us, implicit
 from .whose import (
@@ -295,6 +295,8 @@ class _Finder:
                     value = vars(each)[name]  # no static method of a class
                     if counts(value) and getattr(each, name, None) is value:
                         yield _place(f"{{}}.{name}", each, name, value)
+                if isinstance(each, type):
+                    yield from self.places_of_bases(each)
             else:
                 yield from self.places_of_object(each)
         yield from self.places_of_tensors(self.tensors.values())
@@ -311,6 +313,15 @@ class _Finder:
         for variable in self.variables.values():
             yield _place("{}.get(ABSENT)", variable, variable.name, variable.get(ABSENT))
 
+    def places_of_bases(self, kind: type) -> Iterator[Place]:
+        """The data that a class has from others: it may get its own."""
+        own = vars(kind)
+        bases = [vars(base) for base in kind.__mro__[1:]]
+        for name in sorted(self.names.keys() - own.keys()):
+            if any([name in base for base in bases]) and is_data(getattr(kind, name, types)):
+                text = f"vars({{}}).get({name!r}, ABSENT)"
+                yield Place(text, kind, name, ABSENT, own=True)
+
     def places_of_function(self, function: types.FunctionType) -> Iterator[Place]:
         """What a function closes over, its globals, and its code and defaults."""
         for name, cell in zip(function.__code__.co_freevars, filled(function), strict=False):
@@ -319,6 +330,8 @@ class _Finder:
         for name in sorted(self.globals[id(function)]):
             if counts(space[name]):
                 yield _place(f"{{}}[{name!r}]", space, name, space[name])
+        for name in sorted(undefined_in(function.__code__) - space.keys()):
+            yield Place(f"{{}}.get({name!r}, ABSENT)", space, name, ABSENT)
         if not installed(function):
             yield Place("{}.__code__", function, "__code__", function.__code__)
             for name in DEFAULTS:
@@ -338,6 +351,8 @@ class _Finder:
                 yield _attribute(each, name)
             lacks = Lacking(each, frozenset(self.names.keys() - own.keys()))
             yield Place("{}.all_lacking", lacks, "all_lacking", True)
+            if any([not set_by(f.__code__).isdisjoint(own) for f in self.functions.values()]):
+                yield Place("{}.__dict__", each, "__dict__", own)  # what is set is set in this one
             return
         if self.asks_for_all_of(each):
             yield _place("{}.__dict__", each, "__dict__", own)  # of C, it tells nobody what is read

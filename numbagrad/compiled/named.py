@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
 import types
@@ -12,7 +13,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["asking_for_types", "filled", "globals_of", "imported_by", "names_of"]
+__all__ = ["asking_for_types", "filled", "globals_of", "imported_by", "names_of", "set_by"]
+__all__ += ["undefined_in"]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -28,6 +30,16 @@ def names_of(code: types.CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=4096)
+def set_by(code: types.CodeType) -> frozenset[str]:
+    """Names of attributes that ``code`` and the functions inside it set."""
+    names = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= set_by(constant)
+    return frozenset(names)
+
+
+@functools.lru_cache(maxsize=4096)
 def globals_of(code: types.CodeType) -> frozenset[str]:
     """Names of globals that ``code`` and the functions inside it read or write."""
     names = {i.argval for i in dis.get_instructions(code) if i.opname in _GLOBAL}
@@ -35,6 +47,13 @@ def globals_of(code: types.CodeType) -> frozenset[str]:
         if isinstance(constant, types.CodeType):
             names |= globals_of(constant)
     return frozenset(names if "globals" not in names else names | names_of(code))
+
+
+@functools.lru_cache(maxsize=4096)
+def undefined_in(code: types.CodeType) -> frozenset[str]:
+    """Names of globals that ``code`` itself reads and that Python does not have."""
+    names = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+    return frozenset(names - vars(builtins).keys())
 
 
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GLOBAL")

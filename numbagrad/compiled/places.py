@@ -75,7 +75,8 @@ class Place:
 
     told: whether its changes are announced, so that calls need not look. content: lists and dicts
     there, each with a copy of what was in it. loose: whether the function may change it in a way
-    that calls do not repeat, as a log: then they do not look at it.
+    that calls do not repeat, as a log: then they do not look at it. own: whether it is one that a
+    class has itself, and not from another.
     """
 
     text: str
@@ -86,6 +87,7 @@ class Place:
     content: Content = ()
     loose: bool = False
     decode: Callable[[Any], Any] | None = None
+    own: bool = False
 
     @property
     def called(self) -> str:
@@ -103,6 +105,8 @@ class Place:
         """What stands there now."""
         if isinstance(self.holder, dict):
             return self.holder.get(self.name, ABSENT)
+        if self.own:
+            return vars(self.holder).get(self.name, ABSENT)
         if isinstance(self.holder, types.CellType):
             return self.holder.cell_contents
         if isinstance(self.holder, ContextVar):
@@ -185,7 +189,10 @@ def put(holder: Any, name: Any, value: Any) -> None:
         if value is not ABSENT:  # only who has set it can take that back
             holder.set(value)
     elif isinstance(holder, (type, types.ModuleType)):
-        setattr(holder, name, value)
+        if value is not ABSENT:
+            setattr(holder, name, value)
+        elif name in vars(holder):
+            delattr(holder, name)
     elif value is not ABSENT:
         object.__setattr__(holder, name, value)  # frozen ones too
     elif hasattr(holder, name):

@@ -11,7 +11,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from types import CellType, MemberDescriptorType
+from types import CellType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from ..item_dict import ItemDict
@@ -123,6 +123,8 @@ def _holds(container: Any, key: Any) -> bool:
     if type(container) in _HOLDERS or isinstance(container, (ItemDict, Tensor)):
         return True
     if isinstance(container, dict) and is_container(container):  # of a class of the user
+        return True
+    if isinstance(container, (type, ModuleType)):
         return True
     return type(getattr(type(container), str(key), None)) is MemberDescriptorType
 

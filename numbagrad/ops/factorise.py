@@ -160,7 +160,9 @@ class EighOp(Op):
     def backward(ctx: Any, gvalues: Tensor, gvectors: Tensor) -> Tensor:
         values, vectors = ctx.saved_tensors
         gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-        inner = _over_beside_diagonal(matmul(vectors.mT, gvectors), gaps) + diag_embed(gvalues)
+        turn = matmul(vectors.mT, gvectors)
+        turn = (turn - turn.mT) / 2  # so that the gradient is symmetric, as x is
+        inner = _over_beside_diagonal(turn, gaps) + diag_embed(gvalues)
         return matmul(matmul(vectors, inner), vectors.mT)
 
 

@@ -77,21 +77,27 @@ def norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False) -> 
 
 def matrix_rank(
     A: Tensor,
+    tol: Any = None,
+    hermitian: bool = False,
     *,
     atol: Any = None,
     rtol: Any = None,
-    hermitian: bool = False,
 ) -> Tensor:
     """How many singular values are greater than ``max(atol, rtol * the largest)``, int64.
 
     rtol: by default the larger side times the dtype's epsilon, or 0 where atol is more than 0.
-    atol, rtol: numbers, or a tensor with one for each matrix. hermitian: A is symmetric, and so its
+    atol, rtol: numbers, or a tensor with one for each matrix. tol: atol with an rtol of 0, as in
+    older code. hermitian: A is symmetric, and so its
     eigenvalues are enough. No gradient.
 
     >>> matrix_rank(tensor([[1.0, 2.0], [2.0, 4.0]])).item()
     1
     """
     x = matrix("matrix_rank", A, square=hermitian).detach()
+    if tol is not None:
+        if atol is not None or rtol is not None:
+            raise TypeError("linalg.matrix_rank: tol stands for atol and rtol; pass it alone.")
+        atol, rtol = tol, 0.0
     values = eigvalsh(x).abs() if hermitian else svdvals(x)
     if rtol is None:
         usual = max(x._array.shape[-2:], default=0) * dtypes.finfo(x._dtype).eps

@@ -233,14 +233,16 @@ def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = No
 
 
 @remembered
-def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The mean of the elements that are not NaN.
+def nanmean(
+    x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The mean of the elements that are not NaN. dtype: they are converted before.
 
     >>> nanmean(tensor([1.0, float("nan")])).item()
     1.0
     """
     count = sum(logical_not(isnan(as_operand("nanmean", x))), dim, keepdim)
-    return nansum(x, dim, keepdim) / count
+    return nansum(x, dim, keepdim, dtype=dtype) / count
 
 
 METHODS: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -493,3 +493,47 @@ def test_math_that_is_imported_in_a_function_takes_counts():
         assert found == pytest.approx([2 * math.cos(k) for k in range(1, 5)], rel=1e-6)
         assert step.cache_info().compilations == 1
     assert cos is math.cos
+
+
+def test_classes_and_modules_count():
+    class Parent:
+        calls, mean = 0, ng.zeros(1)
+
+        @classmethod
+        def count(cls):
+            cls.calls += 1
+            return cls.calls
+
+    class Child(Parent):
+        pass
+
+    module, x = ModuleType("settings"), ng.ones(1)
+    module.calls = 0
+
+    @ng.compile
+    def step(x):
+        module.calls += 1
+        Parent.mean = Parent.mean * 0.5 + x
+        return x * Parent.count() * module.calls
+
+    assert [step(x).item() for _ in range(4)] == [1.0, 4.0, 9.0, 16.0]
+    assert (Parent.calls, module.calls, Parent.mean.item()) == (4, 4, 1.875)
+
+    @ng.compile
+    def of_child(x):
+        return x * Child.count()
+
+    assert [of_child(x).item() for _ in range(3)] == [5.0, 6.0, 7.0]
+    assert (Parent.calls, Child.calls) == (4, 7)
+    assert type(Child.calls) is int
+
+
+def test_a_global_that_the_first_call_makes():
+    space = {}
+    exec(
+        "def step(x):\n    global calls\n    try:\n        calls += 1\n"
+        "    except NameError:\n        calls = 1\n    return x * calls",
+        space,
+    )
+    step, x = ng.compile(space["step"]), ng.ones(1)
+    assert [step(x).item() for _ in range(4)] == [1.0, 2.0, 3.0, 4.0] and space["calls"] == 4

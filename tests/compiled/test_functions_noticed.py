@@ -469,3 +469,68 @@ def test_an_optimiser_whose_step_is_wrapped_is_noticed():
     del optimizer.step
     step()
     assert p.tolist() == [0.0, 0.0]
+
+
+class Inherited:
+    gain, flag = 1.0, False
+
+
+class Settings(Inherited):
+    """Has its data from another class, until it gets its own."""
+
+
+def test_data_that_a_class_gets_in_the_place_of_what_it_inherits():
+    settings, x = Settings(), ng.ones(1)
+    by_object = ng.compile(lambda x: x * settings.gain * (5 if settings.flag else 1))
+    by_class = ng.compile(lambda x: x * Settings.gain)
+    assert by_object(x).item() == by_class(x).item() == 1.0
+    Settings.gain, Settings.flag = 3.0, True
+    assert (by_object(x).item(), by_class(x).item()) == (15.0, 3.0)
+    for gain in (4.0, 5.0):
+        Settings.gain = gain
+        assert (by_object(x).item(), by_class(x).item()) == (5 * gain, gain)
+    del Settings.gain, Settings.flag
+    assert by_object(x).item() == by_class(x).item() == 1.0
+
+
+def test_what_is_deleted_is_noticed():
+    module, x = types.ModuleType("settings"), ng.ones(1)
+    module.GAIN = 3.0
+
+    class Held:
+        gain = 2.0
+
+    space = {"GAIN": 5.0}
+    exec(
+        "def reads(x):\n    try:\n        return x * GAIN\n"
+        "    except NameError:\n        return x * 100",
+        space,
+    )
+    functions = [
+        ng.compile(lambda x: x * getattr(module, "GAIN", 1.0)),
+        ng.compile(lambda x: x * getattr(Held, "gain", 1.0)),
+        ng.compile(space["reads"]),
+    ]
+    assert [f(x).item() for f in functions] == [3.0, 2.0, 5.0]
+    del module.GAIN, Held.gain, space["GAIN"]
+    assert [f(x).item() for f in functions] == [1.0, 1.0, 100.0]
+    module.GAIN, Held.gain, space["GAIN"] = 7.0, 8.0, 9.0
+    assert [f(x).item() for f in functions] == [7.0, 8.0, 9.0]
+
+
+def test_an_attribute_that_stood_in_a_table_and_then_in_the_object():
+    class Table:
+        def __init__(self):
+            self.table = {"gain": 1.0}
+
+        def __getattr__(self, name):
+            return self.table[name]
+
+    held, x = Table(), ng.ones(1)
+    compiled = ng.compile(lambda x: x * held.gain)
+    assert compiled(x).item() == 1.0
+    held.gain = 9.0
+    assert compiled(x).item() == 9.0
+    del held.gain
+    held.table["gain"] = 4.0
+    assert compiled(x).item() == 4.0

@@ -279,3 +279,29 @@ def test_a_triangle_that_is_not_read_may_hold_anything():
         x[0, 1] = math.nan
         assert ng.linalg.eigvalsh(x, "L").tolist() == [1.0] * n
         assert ng.linalg.eigh(x, "L").eigenvalues.tolist() == [1.0] * n
+
+
+def test_gradients_of_symmetric_matrices_are_symmetric():
+    """Whichever triangle is read, and of both orders."""
+    a = np.random.default_rng(0).normal(size=(2, 4, 4))
+    for triangle in "LU":
+        x = ng.tensor(a, requires_grad=True)
+        values, vectors = ng.linalg.eigh(x, triangle)
+        (g,) = ng.autograd.grad((vectors**4).sum() + (values**2).sum(), x, create_graph=True)
+        (h,) = ng.autograd.grad((g * ng.tensor(a)).sum(), x)
+        for gradient in (g, h):
+            turned = gradient.detach().mT
+            np.testing.assert_allclose(gradient.detach().numpy(), turned.numpy(), atol=1e-9)
+    x = ng.tensor([[7.0, -1.0], [-1.0, 6.0]], dtype=ng.float64, requires_grad=True)
+    (g,) = ng.autograd.grad(ng.linalg.eigvalsh(x)[0], x, create_graph=True)
+    (h,) = ng.autograd.grad(g[0, 0] + 2 * g[1, 0], x)
+    expected = [[-0.35777, -0.17889], [-0.17889, 0.35777]]
+    np.testing.assert_allclose(h.numpy(), expected, atol=1e-4)
+
+
+def test_a_tolerance_of_older_code():
+    x = ng.tensor([[7.0, -1.0], [-1.0, 6.0]])
+    ranks = [ng.linalg.matrix_rank(x, 6.5), ng.linalg.matrix_rank(x, tol=6.5, hermitian=True)]
+    assert [rank.item() for rank in ranks] == [1, 1]
+    with pytest.raises(TypeError, match="matrix_rank: tol stands for atol and rtol"):
+        ng.linalg.matrix_rank(x, 6.5, atol=1.0)

@@ -387,3 +387,9 @@ def test_one_other_element_anywhere(dtype, n):
         y[at] = 0
         assert not ng.equal(x, y) and not y.equal(x)
     assert not ng.equal(x, x[:-1])
+
+
+def test_a_mean_of_numbers_in_another_dtype():
+    x = ng.tensor([[1.0, float("nan"), 4.0]])
+    mean = ng.nanmean(x, 1, dtype=ng.float64)
+    assert mean.dtype is ng.float64 and mean.tolist() == [2.5]
