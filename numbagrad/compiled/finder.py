@@ -38,6 +38,7 @@ from .whose import (
     is_module,
     is_open,
     is_ours,
+    of_class,
     package_of,
     slots_of,
 )
@@ -315,10 +316,8 @@ class _Finder:
 
     def places_of_bases(self, kind: type) -> Iterator[Place]:
         """The data that a class has from others: it may get its own."""
-        own = vars(kind)
-        bases = [vars(base) for base in kind.__mro__[1:]]
-        for name in sorted(self.names.keys() - own.keys()):
-            if any([name in base for base in bases]) and is_data(getattr(kind, name, types)):
+        for name in sorted(self.names.keys() - vars(kind).keys()):
+            if is_data(of_class(kind, name)):
                 text = f"vars({{}}).get({name!r}, ABSENT)"
                 yield Place(text, kind, name, ABSENT, own=True)
 
@@ -360,7 +359,7 @@ class _Finder:
         for name in sorted(self.names.keys() - slots):
             text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted
             if name not in own:
-                if is_data(getattr(type(each), name, types)):  # it may get one of its own
+                if is_data(of_class(type(each), name)):  # it may get one of its own
                     yield Place(text, own, name, ABSENT, told)
             elif counts(own[name]):
                 yield _place(text, own, name, own[name], told)

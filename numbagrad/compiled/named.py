@@ -9,11 +9,9 @@ import builtins
 import dis
 import functools
 import types
-from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
 
-__all__ = ["asking_for_types", "filled", "globals_of", "imported_by", "names_of", "set_by"]
+__all__ = ["filled", "globals_of", "imported_by", "names_of", "set_by"]
 __all__ += ["undefined_in"]
 
 
@@ -82,27 +80,6 @@ def imported_by(code: types.CodeType, package: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def asking_for_types(places: Iterable[Any]) -> list[dict[str, Any]]:
-    """The globals of those functions with a code among ``places`` that look ``type`` up."""
-    asking = [p.holder for p in places if type(p.value) is types.CodeType and _asks(p.value)]
-    functions = [each for each in asking if isinstance(each, types.FunctionType)]
-    return list({id(f.__globals__): f.__globals__ for f in functions}.values())
-
-
-@functools.lru_cache(maxsize=4096)
-def _asks(code: types.CodeType) -> bool:
-    """Whether ``code``, or a function inside it, looks ``type`` up, for more than its own."""
-    steps = [i for i in dis.get_instructions(code) if i.opname not in _BETWEEN]
-    for k, each in enumerate(steps):
-        if each.opname == "LOAD_GLOBAL" and each.argval == "type":
-            then = steps[k + 1 : k + 3]
-            own = [i.argval for i in then[:1]] in (["self"], ["cls"])
-            if not own or not then[-1].opname.startswith("CALL"):
-                return True
-    return any([_asks(c) for c in code.co_consts if isinstance(c, types.CodeType)])
-
-
-_BETWEEN = frozenset(("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"))
 _LOOK_UP = frozenset(("modules", "import_module", "__import__"))
 
 

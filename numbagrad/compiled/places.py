@@ -108,7 +108,9 @@ class Place:
         if self.own:
             return vars(self.holder).get(self.name, ABSENT)
         if isinstance(self.holder, types.CellType):
-            return self.holder.cell_contents
+            with suppress(ValueError):  # an empty one
+                return self.holder.cell_contents
+            return ABSENT
         if isinstance(self.holder, ContextVar):
             return self.holder.get(ABSENT)
         return getattr(self.holder, self.name, ABSENT)
@@ -193,6 +195,8 @@ def put(holder: Any, name: Any, value: Any) -> None:
             setattr(holder, name, value)
         elif name in vars(holder):
             delattr(holder, name)
+    elif isinstance(holder, threading.local):
+        put(holder.__dict__, name, value)
     elif value is not ABSENT:
         object.__setattr__(holder, name, value)  # frozen ones too
     elif hasattr(holder, name):

@@ -7,6 +7,7 @@ Guards are text (``guards.py``); here each is looked at by itself, after the fac
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -63,7 +64,9 @@ _RULES = (
 def changed_guard(w: Writer, leaves: list[Any]) -> str:
     """What makes the recording of ``w`` refuse the arguments ``leaves``."""
     names = {**w.names, **{f"a{k}": leaf for k, leaf in enumerate(leaves)}}
-    names |= {name: cell.cell_contents for name, cell in w.cells.items()}
+    for name, cell in w.cells.items():
+        with suppress(ValueError):  # it is empty
+            names[name] = cell.cell_contents
     said = SHARED
     for text in _each(w):
         try:

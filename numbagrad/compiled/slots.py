@@ -6,6 +6,7 @@ variable of an enclosing function. Start reading at ``Slot``.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
@@ -87,7 +88,10 @@ class Slot:
         """Whether ``place`` is this one."""
         if type(place.holder) in _UNNAMED:
             return place.holder is self.holders[0]
-        return any([place.holder is held for held in self.holders]) and place.name == self.key
+        holder = place.holder
+        if isinstance(holder, threading.local):  # the slot is in the dict of this thread
+            holder = holder.__dict__
+        return any([holder is held for held in self.holders]) and place.name == self.key
 
 
 def of_module(module: Any, name: str, watched: bool = False) -> Slot:

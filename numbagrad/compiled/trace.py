@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any
 
 from ..errors import RecordingError, StateMadeError
@@ -43,7 +43,6 @@ from .draws import DrawError, cause_of, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors, dicts_that_hold
 from .iterators import Iterators
-from .named import asking_for_types
 from .phantoms import clear_caches, expel, forget_numbers, look_for_leaks, phantoms
 from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
@@ -183,7 +182,8 @@ def _record(
         try:
             with Nursery() as made:
                 cells = [p.holder for p in places if type(p.holder) is CellType]
-                types = tracing_types(asking_for_types(places))
+                functions = [p.holder for p in places if type(p.holder) is FunctionType]
+                types = tracing_types(functions)
                 with recording_with(recorder), tracing_math(namespaces, cells), types:
                     try:
                         there = tuple([id(place.value) for place in places])

@@ -106,6 +106,15 @@ def attributes_of(value: Any) -> dict[str, Any]:
     )
 
 
+def of_class(kind: type, name: str) -> Any:
+    """What a class, or one that it is made of, has as ``name``, as it stands there; else nothing
+    that is data."""
+    for each in kind.__mro__:
+        if name in vars(each):
+            return vars(each)[name]
+    return types
+
+
 def counts(value: Any) -> bool:
     """Whether a value may be replaced by another: a module is what it is, and so is a slot."""
     return not isinstance(value, (types.ModuleType, types.MemberDescriptorType))

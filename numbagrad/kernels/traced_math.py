@@ -89,9 +89,11 @@ def tracing_math(
 def _importing(imports: Callable[..., Any], spaces: Set[int]) -> Callable[..., Any]:
     """Takes the place of ``__import__`` meanwhile. spaces: ids of the modules' dicts."""
 
-    def importing(name: str, globals: Any = None, *more: Any, **options: Any) -> Any:
-        if name == "math" and id(globals) in spaces:
+    def importing(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        if name == "math" and level == 0 and id(globals) in spaces:
             return _MODULE
-        return imports(name, globals, *more, **options)
+        return imports(name, globals, locals, fromlist, level)
 
     return importing

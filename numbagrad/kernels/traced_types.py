@@ -1,56 +1,82 @@
-"""``type`` of traced floats, in the place of Python's in modules that ask numbers for theirs.
+"""``type`` of traced floats, in the place of Python's where the user's code calls it.
 
-``type(k) is float`` and ``TABLE[type(k)]`` are to find a float where a traced one stands. Start
-reading at ``tracing_types``.
+``type(k) is float`` and ``TABLE[type(k)]`` are to find a float where a traced one stands. The code
+of functions that call ``type`` is exchanged meanwhile for one that calls ``type_of`` there; where
+it is an object, as in ``type(x) is type``, it stays what it is. Start reading at ``tracing_types``.
 """
 
 from __future__ import annotations
 
+import dis
+import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import CodeType, FunctionType
 from typing import Any
 
 from .traced_float import TracedFloat
 
 __all__ = ["tracing_types"]
 
+_NAME = "__type_of_traced__"
+"""The global by which exchanged code knows ``type_of``."""
 
-class _Asking(type):
-    """The class of what stands for ``type``, which is equal to it, and does what it does."""
-
-    def __call__(cls, *given: Any, **named: Any) -> Any:
-        if cls is not _Type:  # a class of classes, made meanwhile
-            return super().__call__(*given, **named)
-        if len(given) == 1 and type(given[0]) is TracedFloat:
-            return type(given[0].value)
-        return type(*given, **named)
-
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, type) if cls is _Type else super().__instancecheck__(value)
-
-    def __subclasscheck__(cls, kind: Any) -> bool:
-        return issubclass(kind, type) if cls is _Type else super().__subclasscheck__(kind)
-
-    def __eq__(cls, other: object) -> bool:
-        return other is cls or (cls is _Type and other is type)
-
-    def __hash__(cls) -> int:
-        return hash(type) if cls is _Type else super().__hash__()
+_MOST_NAMES = 127
+"""Names of a code up to which one byte tells one more of them, beside a bit."""
 
 
-class _Type(type, metaclass=_Asking):
-    """Stands for ``type``."""
+def type_of(x: Any) -> type:
+    """``type(x)``, of a traced float the type of its value."""
+    return type(x.value) if type(x) is TracedFloat else type(x)
+
+
+@functools.lru_cache(maxsize=4096)
+def _exchanged(code: CodeType) -> CodeType:
+    """``code``, with ``type_of`` where it, or a function inside it, calls ``type`` of one thing."""
+    inside = tuple([_exchanged(c) if isinstance(c, CodeType) else c for c in code.co_consts])
+    if any([c is not old for c, old in zip(inside, code.co_consts, strict=True)]):
+        code = code.replace(co_consts=inside)
+    if "type" not in code.co_names or len(code.co_names) > _MOST_NAMES:
+        return code
+    text, at = bytearray(code.co_code), 2 * len(code.co_names)
+    steps = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
+    for k, each in enumerate(steps):
+        if each.opname == "LOAD_GLOBAL" and each.argval == "type" and _is_call(steps[k + 1 :]):
+            text[each.offset + 1] = at | (text[each.offset + 1] & 1)  # the bit: a NULL before it
+    if text == code.co_code:
+        return code
+    return code.replace(co_code=bytes(text), co_names=(*code.co_names, _NAME))
+
+
+def _is_call(steps: list[dis.Instruction]) -> bool:
+    """Whether what was just named is called with what ``steps`` make, and nothing else."""
+    depth = 0
+    for each in steps:
+        if each.opname in ("PRECALL", "CALL") and depth == each.arg == 1:
+            return True
+        if each.opname.startswith(("JUMP", "POP_JUMP", "RETURN", "FOR_ITER")):
+            return False
+        depth += dis.stack_effect(each.opcode, each.arg)
+        if depth < 0:  # it was an argument, say
+            return False
+    return False
 
 
 @contextmanager
-def tracing_types(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
-    """A block in which ``type`` is that of the numbers that traced floats stand for, in modules
-    that have none of their own. Others that run in these modules meanwhile get what they would."""
-    changed = [names for names in namespaces if "type" not in names]
+def tracing_types(functions: Iterable[FunctionType]) -> Iterator[None]:
+    """A block in which ``type(x)`` in these functions is the type of the number that a traced float
+    stands for. Others that run them meanwhile get what they would."""
+    changed = [(f, f.__code__) for f in functions if _exchanged(f.__code__) is not f.__code__]
+    spaces = {id(f.__globals__): f.__globals__ for f, _ in changed}
+    spaces = {i: space for i, space in spaces.items() if _NAME not in space}  # one inside another
     try:
-        for names in changed:
-            names["type"] = _Type
+        for space in spaces.values():
+            space[_NAME] = type_of
+        for function, code in changed:
+            function.__code__ = _exchanged(code)
         yield
     finally:
-        for names in changed:
-            names.pop("type", None)
+        for function, code in changed:
+            function.__code__ = code
+        for space in spaces.values():
+            space.pop(_NAME, None)

@@ -409,7 +409,7 @@ def keep_over_a_collection(x):
 
 
 def keep_on_object(x):
-    Holder.kept = x * 2.0
+    Holder.made_here = x * 2.0
 
 
 def keep_argument(x):
@@ -625,8 +625,9 @@ OF_TYPES = {float: 2.0, int: 3.0}
         lambda x, k: x * OF_TYPES.get(type(k), 7.0),
         lambda x, k: x * (2.0 if str(type(k)) == "<class 'float'>" else 3.0),
         lambda x, k: x * (2.0 if isinstance(0.5, type(k)) else 3.0),
-        lambda x, k: x * (2.0 if [*map(type, (k, 1))] == [float, int] else 3.0),
         lambda x, k: x * (2.0 if type(k) == float else 3.0),  # noqa: E721
+        lambda x, k: x * (2.0 if [type(each) for each in (k, 1)] == [float, int] else 3.0),
+        lambda x, k: x * (2.0 if (lambda v: type(v) is float)(k) else 3.0),
     ],
 )
 def test_the_type_of_a_number_is_that_of_numbers(function):
@@ -634,3 +635,19 @@ def test_the_type_of_a_number_is_that_of_numbers(function):
     for k in (0.5, 0.75, 1, 2, 0.25):
         assert compiled(x, k).item() == (2.0 if isinstance(k, float) else 3.0)
     assert compiled.cache_info().recordings <= 3  # one for floats, and ints are compared
+    assert not [name for name in globals() if "traced" in name]
+
+
+def uses_type_as_an_object(x, k):
+    kind: type[int] = int
+    made = type("Made", (), {"number": 3.0})
+    plain = type(int) is type and type(type(k)) is type and float.__class__ is type
+    shown = str(type) == "<class 'type'>" and type.__name__ == "type" and copy.copy(type) is type
+    return x * k * (made.number if plain and shown and isinstance(kind, type) else 0.0)
+
+
+def test_type_itself_stays_what_it_is():
+    compiled, x = ng.compile(uses_type_as_an_object), ng.ones(1)
+    for k in (1.0, 2.0, 0.5):
+        assert compiled(x, k).item() == uses_type_as_an_object(x, k).item() == 3 * k
+    assert compiled.cache_info().recordings == 1

@@ -514,8 +514,27 @@ def test_what_is_deleted_is_noticed():
     assert [f(x).item() for f in functions] == [3.0, 2.0, 5.0]
     del module.GAIN, Held.gain, space["GAIN"]
     assert [f(x).item() for f in functions] == [1.0, 1.0, 100.0]
-    module.GAIN, Held.gain, space["GAIN"] = 7.0, 8.0, 9.0
-    assert [f(x).item() for f in functions] == [7.0, 8.0, 9.0]
+    module.GAIN, space["GAIN"] = 7.0, 9.0
+    assert [f(x).item() for f in functions] == [7.0, 1.0, 9.0]
+
+
+def test_a_variable_that_is_deleted_is_noticed():
+    scale = 2.0
+
+    def reads(x):
+        try:
+            return x * scale
+        except NameError:
+            return x * 100
+
+    def delete():
+        nonlocal scale
+        del scale
+
+    compiled, x = ng.compile(reads), ng.ones(1)
+    assert [compiled(x).item() for _ in range(2)] == [2.0, 2.0]
+    delete()
+    assert compiled(x).item() == 100.0
 
 
 def test_an_attribute_that_stood_in_a_table_and_then_in_the_object():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 import numbagrad as ng
+from numbagrad.errors import RecordingError
 
 
 def in_a_thread(function):
@@ -86,3 +89,31 @@ def test_each_thread_counts_its_own_calls():
     assert [f(x).item() for _ in range(3)] == [1.0, 2.0, 3.0]
     assert in_a_thread(lambda: [f(x).item() for _ in range(3)]) == [1.0, 2.0, 3.0]
     assert f(x).item() == 4.0 and counter.calls == 4
+
+
+def test_what_is_set_there_is_recorded_once_in_each_thread():
+    local, x = threading.local(), ng.ones(1)
+    local.last, local.mode = None, "a"
+
+    @ng.compile
+    def keeps(x, k):
+        local.last = k
+        local.made = x * k
+        return local.made * local.last
+
+    assert [keeps(x, float(k)).item() for k in range(10)] == [float(k * k) for k in range(10)]
+    assert local.last == 9.0 and local.made.item() == 9.0
+    assert keeps.cache_info().recordings <= 4
+
+    @ng.compile
+    def changes(x):
+        local.mode = "b" if local.mode == "a" else "a"
+        return x
+
+    with pytest.raises(RecordingError, match="changes the Python value 'mode'"):
+        changes(x)
+    assert local.mode == "a"
+    counter = Counter()
+    count = ng.compile(lambda x: counter.count(x))
+    assert [count(x).item() for _ in range(20)] == [float(k) for k in range(1, 21)]
+    assert count.cache_info().recordings <= 3
