@@ -79,6 +79,11 @@ class Asked:
             elif not isinstance(each, ModuleType) or not _installed(each):
                 self.absent[id(each), name] = None
 
+    def note_ours(self, each: Any, name: str) -> None:
+        """``note_method`` of an optimiser of ours, where the user asks, two calls away."""
+        if _is_user_asking(name, 3):
+            self.note_method(each, name)
+
     def note_method(self, each: Any, name: str) -> None:
         """Note that an object was asked for ``name``, if that is code of its class, and no entry
         of a module, which tells of its own."""

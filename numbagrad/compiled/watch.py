@@ -87,7 +87,7 @@ def _noting(each: Any, name: str) -> Any:
         own["_watched"] = True
         if name in own or hasattr(type(each), name):  # what is not there yet is announced
             recorder.asked.note(each, name, True)
-            recorder.asked.note_method(each, name)
+            recorder.asked.note_ours(each, name)
     return object.__getattribute__(each, name)
 
 
