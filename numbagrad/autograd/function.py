@@ -181,11 +181,6 @@ class FunctionCtx(Recorded):
             tensor._bump_version()
 
     def _record(self, args: tuple, edges: tuple, outputs: list) -> None:
-        if any([t._base is not None for t in self._dirty]):
-            raise GradError(
-                f"{name_of(self)}: a Function cannot change a view in place. Pass the base tensor "
-                f"or a clone."
-            )
         if self._dirty:
             from ..ops.inplace import following
 

@@ -43,6 +43,7 @@ from .draws import DrawError, cause_of, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors, dicts_that_hold
 from .iterators import Iterators
+from .named import imported_by
 from .phantoms import clear_caches, expel, forget_numbers, look_for_leaks, phantoms
 from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
@@ -183,8 +184,9 @@ def _record(
             with Nursery() as made:
                 cells = [p.holder for p in places if type(p.holder) is CellType]
                 functions = [p.holder for p in places if type(p.holder) is FunctionType]
-                types = tracing_types(functions)
-                with recording_with(recorder), tracing_math(namespaces, cells), types:
+                imported = any(["math" in imported_by(f.__code__, "") for f in functions])
+                stand_ins = tracing_math(namespaces, cells, imported), tracing_types(functions)
+                with recording_with(recorder), stand_ins[0], stand_ins[1]:
                     try:
                         there = tuple([id(place.value) for place in places])
                         found = _run(function, leaves, spec, bound, recorder, before, start, there)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import CellType, ModuleType
 from typing import Any
 
+from . import machine
 from .traced_float import TracedFloat
 
 __all__ = ["plain", "tracing_math"]
@@ -59,11 +60,13 @@ def plain(value: Any) -> Any:
 
 @contextmanager
 def tracing_math(
-    namespaces: Sequence[dict[str, Any]], cells: Iterable[CellType] = ()
+    namespaces: Sequence[dict[str, Any]], cells: Iterable[CellType] = (), imported: bool = False
 ) -> Iterator[None]:
-    """A block in which ``math`` and its functions in these modules, in these cells, and where these
-    modules import it, take traced floats for what they are. Others that run in these modules
-    meanwhile get what they would."""
+    """A block in which ``math`` and its functions in these modules and in these cells take traced
+    floats for what they are. Others that run in these modules meanwhile get what they would.
+
+    imported: whether a function in these modules imports it.
+    """
     changed = []
     for names in namespaces:
         for name, value in list(names.items()):
@@ -71,15 +74,18 @@ def tracing_math(
                 changed.append((names, name, value))
     held = [(cell, cell.cell_contents) for cell in cells if id(cell.cell_contents) in _INSTEAD]
     imports = builtins.__import__
+    importing = _importing(imports, {id(names) for names in namespaces})
     try:
         for names, name, value in changed:
             names[name] = _INSTEAD[id(value)]
         for cell, value in held:
             cell.cell_contents = _INSTEAD[id(value)]
-        builtins.__import__ = _importing(imports, {id(names) for names in namespaces})
+        if imported:
+            builtins.__import__ = importing
         yield
     finally:
-        builtins.__import__ = imports
+        if builtins.__import__ is importing:
+            builtins.__import__ = imports
         for cell, value in held:
             cell.cell_contents = value
         for names, name, value in changed:
@@ -93,7 +99,8 @@ def _importing(imports: Callable[..., Any], spaces: Set[int]) -> Callable[..., A
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> Any:
         if name == "math" and level == 0 and id(globals) in spaces:
-            return _MODULE
+            if machine.recorder.current is not None:  # of this thread
+                return _MODULE
         return imports(name, globals, locals, fromlist, level)
 
     return importing

@@ -7,6 +7,7 @@ it is an object, as in ``type(x) is type``, it stays what it is. Start reading a
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
 from collections.abc import Iterable, Iterator
@@ -18,8 +19,9 @@ from .traced_float import TracedFloat
 
 __all__ = ["tracing_types"]
 
-_NAME = "__type_of_traced__"
-"""The global by which exchanged code knows ``type_of``."""
+_NAME = "__numbagrad_type_of__"
+"""By which exchanged code knows ``type_of``: among Python's own names, so that no module of the
+user has one more while others look through it."""
 
 _MOST_NAMES = 127
 """Names of a code up to which one byte tells one more of them, beside a bit."""
@@ -66,17 +68,14 @@ def _is_call(steps: list[dis.Instruction]) -> bool:
 def tracing_types(functions: Iterable[FunctionType]) -> Iterator[None]:
     """A block in which ``type(x)`` in these functions is the type of the number that a traced float
     stands for. Others that run them meanwhile get what they would."""
-    changed = [(f, f.__code__) for f in functions if _exchanged(f.__code__) is not f.__code__]
-    spaces = {id(f.__globals__): f.__globals__ for f, _ in changed}
-    spaces = {i: space for i, space in spaces.items() if _NAME not in space}  # one inside another
+    plain = [f for f in functions if f.__builtins__ is vars(builtins)]  # type: ignore[attr-defined]
+    changed = [(f, f.__code__) for f in plain if _exchanged(f.__code__) is not f.__code__]
+    if changed:
+        vars(builtins)[_NAME] = type_of
     try:
-        for space in spaces.values():
-            space[_NAME] = type_of
         for function, code in changed:
             function.__code__ = _exchanged(code)
         yield
     finally:
         for function, code in changed:
             function.__code__ = code
-        for space in spaces.values():
-            space.pop(_NAME, None)

@@ -201,12 +201,22 @@ def _rebase(x: Tensor, value: Tensor) -> None:
 
 
 def following(tensors: tuple[Tensor, ...], name: str, change: Callable[[], None]) -> None:
-    """Call ``change``, which gives ``tensors`` other histories, and let their views have them."""
+    """Call ``change``, which gives ``tensors`` other histories, and let their views, and those that
+    they are views of, have them."""
     viewed = [t for t in tensors if any([view() is not None for view in t._views or ()])]
-    for tensor in viewed:
+    views = [t for t in tensors if t._base is not None]
+    for tensor in (*viewed, *views):
         check_followed(tensor, name)
+    for view in views:
+        if not view._flat and meet(*region_of(view)[:2]):
+            raise several_in_one(name)
     retaining = [pair for tensor in tensors for pair in _retaining(tensor)]
+    before = [view._edge for view in views]
     change()
+    for view, edge in zip(views, before, strict=True):
+        value = view._bare_alias()
+        value._edge, view._edge = view._edge, edge
+        _rebase(view, value)
     for tensor in viewed:
         _refresh_views(tensor)
     _retain_again(retaining)

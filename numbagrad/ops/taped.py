@@ -23,7 +23,10 @@ def again(
     wanted = [v for v, needed in pairs if needed]
     made = function(*views)
     made = made if type(made) is tuple else (made,)
-    used = [pair for pair in zip(made, grads, strict=True) if pair[1] is not None]
+    pairs_made = zip(made, grads, strict=True)
+    used = [(m, g) for m, g in pairs_made if g is not None and m._edge is not None]
+    if not used:
+        return (None,) * len(pairs)
     made, given = zip(*used, strict=True)
     found = iter(gradients(made, wanted, given, create_graph=True, allow_unused=True))
     return tuple([next(found) if needed else None for _, needed in pairs])

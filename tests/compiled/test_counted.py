@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from types import ModuleType, SimpleNamespace
 
@@ -537,3 +538,35 @@ def test_a_global_that_the_first_call_makes():
     )
     step, x = ng.compile(space["step"]), ng.ones(1)
     assert [step(x).item() for _ in range(4)] == [1.0, 2.0, 3.0, 4.0] and space["calls"] == 4
+
+
+def test_modules_named_math_of_a_package_and_other_threads(tmp_path, monkeypatch):
+    """A relative import is none of Python's math, which other threads find as it is."""
+    package = tmp_path / "measures"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "math.py").write_text("def twice(k):\n    return 2 * k\n")
+    (package / "steps.py").write_text(
+        "def step(x, k):\n    from .math import twice\n    import math\n\n"
+        "    return x * twice(k) * math.sqrt(k)\n\n\n"
+        "def imported():\n    import math\n\n    return math\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from measures import steps
+
+    found, done = [], threading.Event()
+
+    def look():
+        while not done.is_set():
+            found.append(steps.imported())
+
+    other = threading.Thread(target=look)
+    other.start()
+    try:
+        for _ in range(5):
+            step = ng.compile(lambda x, k: steps.step(x, k))
+            assert [step(ng.ones(1), k).item() for k in (1.0, 4.0)] == [2.0, 16.0]
+    finally:
+        done.set()
+        other.join()
+    assert found and all([module is math for module in found])

@@ -6,6 +6,7 @@ import pytest
 
 import numbagrad as ng
 from numbagrad.autograd import Function
+from numbagrad.errors import GradError
 
 from .functions import Linear, MulConstant, Square
 
@@ -356,3 +357,51 @@ def test_F9_name_and_creator():
     assert y.grad_fn.name() == "MulConstantBackward"
     assert y.creator is y.grad_fn
     assert leaf(1.0).creator is None
+
+
+class Scaled(Function):
+    """Times k, in place."""
+
+    @staticmethod
+    def forward(ctx, a, k):
+        a.mul_(k)
+        ctx.mark_dirty(a)
+        ctx.k = k
+        return a
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.k, None
+
+
+def test_a_view_that_is_changed_in_place_carries_its_base():
+    x = ng.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    y = x * 1
+    earlier = y[0]
+    assert Scaled.apply(y[0], 2.0).tolist() == [2.0, 4.0]
+    Scaled.apply(y[0][1:], 5.0)
+    assert y.tolist() == [[2.0, 20.0], [3.0, 4.0]] and earlier.tolist() == [2.0, 20.0]
+    (earlier * y).sum().backward()
+    assert x.grad.tolist() == [[14.0, 440.0], [2.0, 20.0]]
+    y = x * 1
+    column = Scaled.apply(y[:, 1], 3.0)
+    x.grad = None
+    (y.sum() + column.sum()).backward()
+    assert x.grad.tolist() == [[1.0, 6.0], [1.0, 6.0]]
+    untracked = ng.ones(2, 2)
+    Scaled.apply(untracked[0], 2.0)
+    assert untracked.tolist() == [[2.0, 2.0], [1.0, 1.0]] and not untracked.requires_grad
+
+
+def test_a_view_that_may_not_be_changed_in_place():
+    x = ng.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    with pytest.raises(GradError, match="leaf"):
+        Scaled.apply(x[0], 2.0)
+    y = x * 1
+    row = y[0]
+    square = row * row
+    Scaled.apply(row, 2.0)
+    with pytest.raises(GradError, match="modified by an inplace operation"):
+        square.sum().backward()
+    with pytest.raises(GradError, match="Scaled"):
+        Scaled.apply((x * 1)[:, :1].expand(2, 3), 2.0)

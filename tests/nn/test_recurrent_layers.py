@@ -286,3 +286,14 @@ def test_a_pair_of_states_is_a_pair():
         ng.lstm(
             ng.randn(5, 2, 3), [ng.zeros(1, 2, 4)], layer.all_weights[0], True, 1, 0.0, *[False] * 3
         )
+
+
+def test_second_gradients_of_a_projection_alone():
+    """Of one step c does not depend on it."""
+    layer = nn.LSTM(3, 4, proj_size=2)
+    for name, p in layer.named_parameters():
+        p.requires_grad_(name.startswith("weight_hr"))
+    _, (h, c) = layer(ng.randn(1, 2, 3))
+    (g,) = ng.autograd.grad((c**2).sum() + (h**2).sum(), layer.weight_hr_l0, create_graph=True)
+    (second,) = ng.autograd.grad(g.sum(), layer.weight_hr_l0)
+    assert g.shape == second.shape == (2, 4)
