@@ -8,6 +8,7 @@ places there are says ``finder.py``. Start reading at ``Place``.
 
 from __future__ import annotations
 
+import builtins
 import gc
 import operator
 import threading
@@ -307,12 +308,13 @@ _WEAK = frozenset((weakref.WeakValueDictionary, weakref.WeakSet))
 def is_container(value: Any) -> bool:
     """Whether ``value`` is a list, a dict or their kin, or a tuple, of a class of the user too."""
     if type(value) in CONTAINERS:
-        return True
+        return value is not _BUILTINS  # which namespaces of ``exec`` hold
     ours = type(value).__module__.partition(".")[0] == _PACKAGE  # which announce their changes
     return isinstance(value, (dict, list, set, tuple)) and not ours
 
 
 _PACKAGE = __name__.partition(".")[0]
+_BUILTINS = vars(builtins)
 
 
 def copied(container: Any) -> Any:

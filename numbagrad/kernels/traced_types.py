@@ -32,6 +32,9 @@ def type_of(x: Any) -> type:
     return type(x.value) if type(x) is TracedFloat else type(x)
 
 
+setattr(builtins, _NAME, type_of)
+
+
 @functools.lru_cache(maxsize=4096)
 def _exchanged(code: CodeType) -> CodeType:
     """``code``, with ``type_of`` where it, or a function inside it, calls ``type`` of one thing."""
@@ -70,8 +73,6 @@ def tracing_types(functions: Iterable[FunctionType]) -> Iterator[None]:
     stands for. Others that run them meanwhile get what they would."""
     plain = [f for f in functions if f.__builtins__ is vars(builtins)]  # type: ignore[attr-defined]
     changed = [(f, f.__code__) for f in plain if _exchanged(f.__code__) is not f.__code__]
-    if changed:
-        vars(builtins)[_NAME] = type_of
     try:
         for function, code in changed:
             function.__code__ = _exchanged(code)

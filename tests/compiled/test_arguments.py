@@ -635,7 +635,7 @@ def test_the_type_of_a_number_is_that_of_numbers(function):
     for k in (0.5, 0.75, 1, 2, 0.25):
         assert compiled(x, k).item() == (2.0 if isinstance(k, float) else 3.0)
     assert compiled.cache_info().recordings <= 3  # one for floats, and ints are compared
-    assert not [name for name in globals() if "type_of" in name]
+    assert not [name for name in globals() if "numbagrad_type" in name]
 
 
 def uses_type_as_an_object(x, k):
