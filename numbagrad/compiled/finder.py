@@ -25,9 +25,9 @@ import numpy as np
 
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
-from .named import filled, globals_of, imported_by, names_of, set_by, undefined_in
+from .named import filled, globals_of, imported_by, names_of, undefined_in
 from .places import ABSENT, DEFAULTS, MOST, Lacking, Place, containers, is_container, under
-from .unnamed import IMPLICIT, called_by_us, implicit
+from .unnamed import IMPLICIT, called_by_us, implicit, making
 from .whose import (
     FOREIGN,
     attributes_of,
@@ -105,6 +105,7 @@ class _Finder:
         self.without: set[int] = set()
         self.imported: set[str] = set()
         self.walked: set[int] = set()  # modules, and objects of ours
+        self.made: set[int] = set()  # classes that are named: their objects may be made
         self.tensors: dict[int, Tensor] = {}
         self.given: dict[int, Tensor] = {}  # of the arguments
         self.variables: dict[int, ContextVar[Any]] = {}
@@ -170,10 +171,13 @@ class _Finder:
                 self.variables[id(value)] = value
                 self.value(value.get(None))
         elif is_open(value) and (is_module(value) or len(self.objects) < MOST):
-            self.objects.setdefault(id(value), value)
             if isinstance(value, type):
-                for name in called_by_us(value):
-                    self.value(vars(value)[name])
+                self.of_class(value)
+                if not installed(value) and id(value) not in self.made:
+                    self.made.add(id(value))
+                    for method in (*making(value), *implicit(type(value))):
+                        self.value(method)
+            self.objects.setdefault(id(value), value)
         elif is_ours(type(value)) and hasattr(value, "__dict__") and not isinstance(value, type):
             if id(value) not in self.walked:  # as a distribution, made of others of the user
                 self.walked.add(id(value))
@@ -182,6 +186,13 @@ class _Finder:
                 self.value(getattr(value, "_hooks_of_all", None))
                 if hasattr(type(value), "add_param_group"):
                     self.optimizers.append(value)
+
+    def of_class(self, kind: type) -> None:
+        """Follow the class of an object, or one that is named."""
+        if is_open(kind) and len(self.objects) < MOST:
+            self.objects.setdefault(id(kind), kind)
+            for name in called_by_us(kind):
+                self.value(vars(kind)[name])
 
     def hooks_of(self, tensor: Tensor) -> None:
         """Follow the hooks on the gradient of ``tensor``."""
@@ -259,8 +270,10 @@ class _Finder:
                     if not isinstance(each, types.ModuleType):
                         kind = each if isinstance(each, type) else type(each)
                         # base classes too, for super() finds their methods
-                        for found in (type(each), *kind.__mro__, *implicit(type(each))):
-                            self.value(found)
+                        for base in (type(each), *kind.__mro__):
+                            self.of_class(base)
+                        for method in implicit(type(each)):
+                            self.value(method)
                 self.followed[key] = len(self.names)
                 own = attributes_of(each)
                 if self.asks_for_all_of(each):
@@ -350,8 +363,6 @@ class _Finder:
                 yield _attribute(each, name)
             lacks = Lacking(each, frozenset(self.names.keys() - own.keys()))
             yield Place("{}.all_lacking", lacks, "all_lacking", True)
-            if any([not set_by(f.__code__).isdisjoint(own) for f in self.functions.values()]):
-                yield Place("{}.__dict__", each, "__dict__", own)  # what is set is set in this one
             return
         if self.asks_for_all_of(each):
             yield _place("{}.__dict__", each, "__dict__", own)  # of C, it tells nobody what is read
@@ -390,8 +401,9 @@ class _Finder:
                 continue
             seen.add(kind)
             for name in sorted({*self.names, *IMPLICIT}):
-                found = getattr(kind, name, None)
-                if isinstance(found, property) or is_code(found):
+                there, found = of_class(kind, name), getattr(kind, name, None)
+                plain = found is there or isinstance(there, (staticmethod, classmethod))
+                if plain and (isinstance(found, property) or is_code(found)):
                     yield Place(f"{{}}.{name}", kind, name, found)
 
 

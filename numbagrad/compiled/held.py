@@ -6,13 +6,15 @@ and dicts in the places that the function names, what they held before. Start re
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from ..kernels import machine
 from ..kernels.traced_float import TracedFloat
+from .named import set_by
 from .places import ABSENT, Locations, Place, containers, copied
 
 __all__ = ["Change", "Held"]
@@ -86,6 +88,9 @@ class Held:
         self.seen: dict[int, Any] = {}  # modules that were looked at
         self.modules: list[Any] = []  # those of them that were there before
         self._copies: dict[int, _Copy] = {}
+        # Classes and modules, with the names they had, and those of attributes that code sets.
+        self._spaces: list[tuple[Any, frozenset[str]]] = []
+        self._set: set[str] = set()
         self.options: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
         self._entries: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
 
@@ -98,6 +103,17 @@ class Held:
             if _is_plain(each):
                 self._note(vars(each), dict(vars(each)))
                 self._note_inside(vars(each))
+            elif isinstance(each, (type, ModuleType)):
+                self._spaces.append((each, frozenset(vars(each))))
+        for place in places:
+            if isinstance(place.value, CodeType):
+                self._set |= set_by(place.value)
+
+    def _made(self) -> Iterator[tuple[Any, str]]:
+        """Attributes that classes and modules have and did not have, of those that code sets."""
+        for each, names in self._spaces:
+            for name in (vars(each).keys() - names) & self._set:
+                yield each, name
 
     def note_module(self, module: Any, own: dict[str, Any]) -> None:
         """Note the attributes of a module that is looked at, before they are changed."""
@@ -141,6 +157,8 @@ class Held:
             each.put_back()
         for container, name, old in self._entries.values():
             dict.__setitem__(container, name, old)  # without a word
+        for each, name in list(self._made()):
+            delattr(each, name)
 
     def announce(self) -> None:
         """Tell compiled functions if a module has kept another attribute: modules leave that to
@@ -162,13 +180,18 @@ class Held:
         for container, name, old in self._entries.values():
             if container[name] is not old:
                 yield Change(container, name, old, container[name], name, alone=True)
-        inside = {id(vars(each)): None for each in objects if _is_plain(each)}
+        for each, name in self._made():
+            yield Change(each, name, ABSENT, vars(each)[name], name)
+        # Of a thread's own attributes each call takes those of its thread.
+        inside = {id(vars(x)): x for x in objects if _is_plain(x)}
+        inside = {i: x if isinstance(x, threading.local) else None for i, x in inside.items()}
         inside |= {id(c): None for place in places for c, _ in place.content}
-        for i in inside:
+        for i, local in inside.items():
             if i in self._copies and i not in tables:
                 each = self._copies[i]
                 for key, old, new in (*_changed(each), *self._refilled(each)):
-                    yield Change(each.container, key, old, new, _named(each, key, places))
+                    holder = each.container if local is None else local
+                    yield Change(holder, key, old, new, _named(each, key, places))
         for place in places:
             known = id(place.holder) in tables or id(place.holder) in inside
             if not known and place.now() is not place.value:

@@ -49,8 +49,11 @@ def globals_of(code: types.CodeType) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096)
 def undefined_in(code: types.CodeType) -> frozenset[str]:
-    """Names of globals that ``code`` itself reads and that Python does not have."""
+    """Names of globals that ``code`` and the functions inside it read, and Python does not have."""
     names = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= undefined_in(constant)
     return frozenset(names - vars(builtins).keys())
 
 

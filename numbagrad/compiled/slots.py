@@ -88,10 +88,7 @@ class Slot:
         """Whether ``place`` is this one."""
         if type(place.holder) in _UNNAMED:
             return place.holder is self.holders[0]
-        holder = place.holder
-        if isinstance(holder, threading.local):  # the slot is in the dict of this thread
-            holder = holder.__dict__
-        return any([holder is held for held in self.holders]) and place.name == self.key
+        return any([place.holder is held for held in self.holders]) and place.name == self.key
 
 
 def of_module(module: Any, name: str, watched: bool = False) -> Slot:
@@ -128,9 +125,12 @@ def _holds(container: Any, key: Any) -> bool:
         return True
     if isinstance(container, dict) and is_container(container):  # of a class of the user
         return True
-    if isinstance(container, (type, ModuleType)):
-        return True
+    if isinstance(container, (type, ModuleType, threading.local)):
+        return getattr(type(container), "__setattr__", None) in _PLAINLY  # not the user's
     return type(getattr(type(container), str(key), None)) is MemberDescriptorType
+
+
+_PLAINLY = (type.__setattr__, ModuleType.__setattr__, threading.local.__setattr__)
 
 
 def as_now(slot: Slot) -> Slot | None:

@@ -96,7 +96,8 @@ class CompiledFunction:
         self._reasons: deque[str] = deque(maxlen=REASONS)
         self._key_before: tuple | None = None
         self._warned = False
-        self._made_state: tuple | None = None  # the signature for which a call ran as it is
+        # The signature for which a call ran as it is, and the thread of that call.
+        self._made_state: tuple | None = None
         self._other_values = 0  # how often a recording was made for another Python value
         self._slow_calls = 0
         self._exchanged = Exchanged()
@@ -142,11 +143,11 @@ class CompiledFunction:
             except Decided:
                 return self._general(args, kwargs)
             except StateMadeError as error:
-                if self._made_state == key:
+                if self._made_state == (key, threading.current_thread()):
                     raise
                 filled = isinstance(error, CacheFilledError)
             if made is None:  # not in ``except``, where an error that a library keeps would keep it
-                self._made_state = key
+                self._made_state = key, threading.current_thread()
                 self._forget_reason()
                 result = self._function(*args, **kwargs)  # and the next call is recorded
                 if filled:  # at once: others may clear the cache again

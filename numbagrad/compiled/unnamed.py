@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from .whose import is_ours
 
-__all__ = ["IMPLICIT", "called_by_us", "implicit"]
+__all__ = ["IMPLICIT", "called_by_us", "implicit", "making"]
 
 _NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
 
@@ -35,6 +35,19 @@ def implicit(kind: type) -> Iterator[types.FunctionType]:
                     if isinstance(method, types.FunctionType):
                         if method.__code__.co_filename not in left_out:
                             yield method
+
+
+def making(kind: type) -> Iterator[types.FunctionType]:
+    """Methods of the user's classes that run where an object of ``kind`` is made and used."""
+    yield from implicit(kind)
+    for each in kind.__mro__:
+        if each is not object and not is_ours(each):
+            for name in ("__init__", "__new__"):
+                method = vars(each).get(name)
+                method = getattr(method, "__func__", method)  # of a static method
+                if isinstance(method, types.FunctionType):
+                    if method.__code__.co_filename not in _WRITTEN:
+                        yield method
 
 
 def called_by_us(kind: type) -> list[str]:

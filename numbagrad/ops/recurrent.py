@@ -111,8 +111,8 @@ def _layers(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The output of the last layer, and the last states of all layers and directions."""
     params, directions = list(params), 1 + bool(bidirectional)
-    states = () if hx is None else tuple(hx) if gates == 4 else (hx,)
     count = 2 if gates == 4 else 1
+    states = () if hx is None else tuple(hx) if count == 2 else (hx,)
     if hx is not None and len(states) != count:
         raise ShapeError(f"{name}: expected two hidden states, (h, c), but got {len(states)}.")
     if machine.autocasting and (gates == 4 or as_operand(name, input)._dtype in dtypes.HALVES):
@@ -132,7 +132,8 @@ def _layers(
             own = params[each * at : each * (at + 1)]
             weights = own if has_biases else (*own[:2], None, None, *own[2:])
             starts: list[Any] = [select(state, 0, at) for state in states] or [None] * count
-            out, *last = layer(x, *starts, *weights, form, bool(direction))
+            # Behind these is what a gradient needs.
+            out, *last = layer(x, *starts, *weights, form, bool(direction))[: 1 + count]
             outs.append(out)
             for end, value in zip(ends, last, strict=True):
                 end.append(value)
@@ -223,7 +224,7 @@ def lstm(
     """
     params = list(params)
     projected = len(params) == ((4 if has_biases else 2) + 1) * num_layers * (1 + bidirectional)
-    layer = _projected_lstm if projected else _lstm
+    layer = Lstm.apply if projected else _lstm
     return _layers(
         "lstm", 4, layer, input, hx, params, has_biases, num_layers, dropout, train,
         bidirectional, batch_first, batch_sizes, projected,
@@ -231,11 +232,7 @@ def lstm(
 
 
 def _lstm(*args: Any) -> tuple:
-    return Lstm.apply(*args[:-2], None, *args[-2:])[: Lstm.shown]
-
-
-def _projected_lstm(*args: Any) -> tuple:
-    return Lstm.apply(*args)[: Lstm.shown]
+    return Lstm.apply(*args[:-2], None, *args[-2:])
 
 
 def gru(
@@ -257,10 +254,6 @@ def gru(
     gates. The reset gate acts after the product of the state.
     """
     return _layers(
-        "gru", 3, _gru, input, hx, params, has_biases, num_layers, dropout, train,
+        "gru", 3, Gru.apply, input, hx, params, has_biases, num_layers, dropout, train,
         bidirectional, batch_first, batch_sizes,
     )  # type: ignore[return-value]  # fmt: skip
-
-
-def _gru(*args: Any) -> tuple:
-    return Gru.apply(*args)[: Gru.shown]

@@ -45,7 +45,7 @@ def _flat(x: Tensor) -> Any:
 
 
 def _zeros(state: Tensor | None, width: int, form: Form, x: Tensor) -> Tensor:
-    """A state before the first step, zeros where None is given."""
+    """A state before the first step, or a gradient of one, zeros where None is given."""
     if state is not None:
         return state
     return full((form.sizes[0], width), 0, x._dtype, x._device)
@@ -110,8 +110,8 @@ def _dealt(needs: Sequence[bool], made: Iterator[Tensor], one_bias: bool) -> lis
     return grads
 
 
-def _gradient(g: Tensor | None, out: Tensor) -> Tensor:
-    """That of all h, zeros where nothing used them."""
+def _of_all(g: Tensor | None, out: Tensor) -> Tensor:
+    """The gradient of all h, zeros where nothing used them."""
     return full(out._array.shape, 0, out._dtype, out._device) if g is None else g
 
 
@@ -124,7 +124,8 @@ class _Forgetting:
 
 # -- a layer in one direction ----------------------------------------------------------------------
 # The states before the first step are zeros where they are None, as are gradients of what nothing
-# used: what is remembered makes them, which takes less time than Python does.
+# used: what is remembered makes them, which takes less time than Python does. So that it may be
+# remembered, large memory that lies between two kernels is a result too, though nobody needs it.
 
 
 class Rnn(Op, remembers=True):
@@ -169,7 +170,7 @@ class Rnn(Op, remembers=True):
     def backward(ctx: Any, g: Tensor | None, glast: Tensor | None) -> tuple:
         *inputs, out = ctx.saved_tensors
         is_relu, form, reverse = ctx.options
-        g = _gradient(g, out)
+        g = _of_all(g, out)
         if grad_mode.enabled:
             layer = partial(Rnn.steps, is_relu=is_relu, form=form, reverse=reverse)
             return again(ctx.needs_input_grad, layer, inputs, (g, glast))
@@ -250,7 +251,7 @@ class Lstm(Op, remembers=True):
     def backward(ctx: Any, g: Any, glast: Any, glast_cell: Any) -> tuple:
         saved = ctx.saved_tensors
         form, reverse = ctx.options
-        g = _gradient(g, saved[8])
+        g = _of_all(g, saved[8])
         if grad_mode.enabled:
             layer = partial(Lstm.steps, form=form, reverse=reverse)
             return again(ctx.needs_input_grad, layer, saved[:8], (g, glast, glast_cell))
@@ -340,7 +341,7 @@ class Gru(Op, remembers=True):
     def backward(ctx: Any, g: Tensor | None, glast: Tensor | None) -> tuple:
         *inputs, out, gates, held = ctx.saved_tensors
         form, reverse = ctx.options
-        g = _gradient(g, out)
+        g = _of_all(g, out)
         if grad_mode.enabled:
             layer = partial(Gru.steps, form=form, reverse=reverse)
             return again(ctx.needs_input_grad, layer, inputs, (g, glast))

@@ -570,3 +570,62 @@ def test_modules_named_math_of_a_package_and_other_threads(tmp_path, monkeypatch
         done.set()
         other.join()
     assert found and all([module is math for module in found])
+
+
+def test_what_a_call_makes_on_a_class_or_a_module():
+    class Held:
+        pass
+
+    module, x = ModuleType("settings"), ng.ones(1)
+
+    @ng.compile
+    def step(x):
+        Held.calls = getattr(Held, "calls", 0) + 1
+        module.calls = getattr(module, "calls", 0) + 2
+        module.last = x * module.calls
+        return x * Held.calls * module.calls
+
+    assert [step(x).item() for _ in range(4)] == [2.0, 8.0, 18.0, 32.0]
+    assert (Held.calls, module.calls, module.last.item()) == (4, 8, 8.0)
+    keeps = ng.compile(lambda x: setattr_last(Held, x))
+    for k in (1.0, 2.0, 3.0):
+        keeps(x * k)
+        assert Held.made_last.item() == 2 * k
+
+
+def setattr_last(held, x):
+    held.made_last = x * 2
+    return x
+
+
+class Numbered:
+    """Each object has the next number."""
+
+    made, entered, gain = 0, 0, 2.0
+
+    def __init__(self):
+        Numbered.made += 1
+        self.number = Numbered.made * Numbered.gain
+
+    def __enter__(self):
+        Numbered.entered += 1
+        return Numbered.entered
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_objects_that_count_as_they_are_made_and_entered():
+    x = ng.ones(1)
+    makes = ng.compile(lambda x: x * Numbered().number)
+    assert [makes(x).item() for _ in range(3)] == [2.0, 4.0, 6.0]
+    Numbered.gain = 5.0
+    assert makes(x).item() == 20.0 and Numbered.made == 4
+
+    @ng.compile
+    def enters(x):
+        with Numbered() as entered:
+            return x * entered
+
+    assert [enters(x).item() for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert (Numbered.made, Numbered.entered) == (7, 3)

@@ -553,3 +553,32 @@ def test_an_attribute_that_stood_in_a_table_and_then_in_the_object():
     del held.gain
     held.table["gain"] = 4.0
     assert compiled(x).item() == 4.0
+
+
+class Doubling:
+    """Gives another function each time that it is asked."""
+
+    def __get__(self, instance, owner):
+        return lambda x: x * 2
+
+
+def test_descriptors_of_the_user_stay_where_they_are():
+    class Holder:
+        go = Doubling()
+
+    holder, x = Holder(), ng.ones(1)
+    assert ng.compile(lambda x: holder.go(x))(x).item() == 2.0
+    assert type(vars(Holder)["go"]) is Doubling and holder.go(x).item() == 2.0
+
+
+def test_a_global_that_comes_later_for_a_function_inside():
+    space = {}
+    exec(
+        "def reads(x):\n    def inner():\n        try:\n            return x * later\n"
+        "        except NameError:\n            return x\n    return inner()",
+        space,
+    )
+    reads, x = ng.compile(space["reads"]), ng.ones(1)
+    assert reads(x).item() == 1.0
+    space["later"] = 3.0
+    assert reads(x).item() == 3.0

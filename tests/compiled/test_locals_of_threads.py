@@ -117,3 +117,21 @@ def test_what_is_set_there_is_recorded_once_in_each_thread():
     count = ng.compile(lambda x: counter.count(x))
     assert [count(x).item() for _ in range(20)] == [float(k) for k in range(1, 21)]
     assert count.cache_info().recordings <= 3
+
+
+def test_one_recording_counts_for_all_threads():
+    counter, bare, x = Counter(), threading.local(), ng.ones(1)
+
+    @ng.compile
+    def made_there(x):
+        bare.calls = getattr(bare, "calls", 0) + 1
+        return x * bare.calls
+
+    for f in (ng.compile(lambda x: counter.count(x)), made_there):
+        expected = [1.0, 2.0, 3.0]
+        assert [f(x).item() for _ in range(3)] == expected
+        once = f.cache_info().compilations
+        for _ in range(30):
+            assert in_a_thread(lambda f=f: [f(x).item() for _ in range(3)]) == expected
+        assert f.cache_info().compilations == once == 1
+        assert f(x).item() == 4.0

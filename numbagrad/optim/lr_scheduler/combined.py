@@ -149,6 +149,8 @@ class ReduceLROnPlateau:
     the lowest rate, or one per group. eps: smaller changes are not made.
     """
 
+    default_min_lr: Any = None  # of those that an older version has pickled
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -170,7 +172,7 @@ class ReduceLROnPlateau:
         self.optimizer = optimizer
         groups = len(optimizer.param_groups)
         several = isinstance(min_lr, (list, tuple))
-        self.default_min_lr: Any = None if several else min_lr
+        self.default_min_lr = None if several else min_lr
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
         if len(self.min_lrs) != groups:
             raise ValueError(f"expected {groups} min_lrs, got {len(self.min_lrs)}")
