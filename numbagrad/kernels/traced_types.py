@@ -71,7 +71,7 @@ def _is_call(steps: list[dis.Instruction]) -> bool:
 def tracing_types(functions: Iterable[FunctionType]) -> Iterator[None]:
     """A block in which ``type(x)`` in these functions is the type of the number that a traced float
     stands for. Others that run them meanwhile get what they would."""
-    plain = [f for f in functions if f.__builtins__ is vars(builtins)]  # type: ignore[attr-defined]
+    plain = [f for f in functions if getattr(f, "__builtins__", 0) is vars(builtins)]
     changed = [(f, f.__code__) for f in plain if _exchanged(f.__code__) is not f.__code__]
     try:
         for function, code in changed:
