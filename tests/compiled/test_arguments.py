@@ -409,7 +409,7 @@ def keep_over_a_collection(x):
 
 
 def keep_on_object(x):
-    Holder.made_here = x * 2.0
+    setattr(Holder, "".join(["made_", "here"]), x * 2.0)
 
 
 def keep_argument(x):

@@ -611,7 +611,7 @@ WRITERS = {
     "ops/bits.py": 1,
     "ops/device_memory.py": 2,
     "ops/device_way.py": 2,
-    "ops/inplace.py": 5,
+    "ops/inplace.py": 7,
     "ops/join.py": 1,
     "ops/linalg.py": 1,
     "ops/overwrite.py": 1,

@@ -113,9 +113,22 @@ def test_a_cache_in_a_default_is_filled():
     assert in_default.__defaults__[0]["table"].tolist() == [1.0, 2.0, 3.0]
 
 
+def test_a_class_keeps_what_the_first_call_makes():
+    compiled = ng.compile(lambda x: x * in_class(3.0))
+    for _ in range(3):
+        assert compiled(ng.ones(3)).tolist() == Holder.table.tolist() == [1.0, 2.0, 3.0]
+    Holder.table = ng.full((3,), 5.0)
+    assert compiled(ng.ones(3)).tolist() == [5.0] * 3
+    del Holder.table
+    assert compiled(ng.ones(3)).tolist() == in_class(3.0).tolist() == [1.0, 2.0, 3.0]
+    del Holder.table
+
+
 def test_elsewhere_it_raises_whenever_it_is_used():
     def function(x):
-        return x * in_class(3.0)
+        if not hasattr(Holder, "other"):
+            setattr(Holder, "".join(["ot", "her"]), ng.arange(3.0) + 1)
+        return x * Holder.other
 
     compiled = ng.compile(function)
     with pytest.raises(RecordingError, match="kept outside"):
@@ -123,11 +136,11 @@ def test_elsewhere_it_raises_whenever_it_is_used():
     for call in (compiled, function):
         with pytest.raises(RecordingError, match="has no values"):
             call(ng.ones(3))
-    kept = Holder.table
+    kept = Holder.other
     for use in (kept.zero_, kept.tolist, lambda: kept + 1, lambda: ng.zeros_like(kept)):
         with pytest.raises(RecordingError, match="has no values"):
             use()
-    del Holder.table
+    del Holder.other
     assert function(ng.ones(3)).tolist() == compiled(ng.ones(3)).tolist() == [1.0, 2.0, 3.0]
 
 
