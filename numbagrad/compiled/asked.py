@@ -9,7 +9,6 @@ Start reading at ``Asked``.
 from __future__ import annotations
 
 import _collections_abc
-import inspect
 import os
 import sys
 import threading
@@ -22,7 +21,7 @@ from ..kernels import machine
 from ..tape import OUR_FILES
 from ..tensor import Tensor
 from .places import ABSENT, Content, Place, containers
-from .whose import attributes_of, installed_file
+from .whose import attributes_of, installed_file, of_class
 
 __all__ = ["Asked", "noting_reads"]
 
@@ -90,7 +89,7 @@ class Asked:
         kind = type(each)
         if issubclass(kind, (type, ModuleType)) or hasattr(kind, "register_forward_hook"):
             return
-        if isinstance(inspect.getattr_static(kind, name, None), _CODE):
+        if isinstance(of_class(kind, name), _CODE):
             with suppress(AttributeError):  # one with slots has no dict
                 if name not in object.__getattribute__(each, "__dict__"):
                     self.methods[id(each), name] = each

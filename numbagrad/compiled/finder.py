@@ -172,7 +172,7 @@ class _Finder:
                 self.value(value.get(None))
         elif is_open(value) and (is_module(value) or len(self.objects) < MOST):
             if isinstance(value, type):
-                self.of_class(value)
+                self.follow_class(value)
                 if not installed(value) and id(value) not in self.made:
                     self.made.add(id(value))
                     for method in (*making(value), *implicit(type(value))):
@@ -187,7 +187,7 @@ class _Finder:
                 if hasattr(type(value), "add_param_group"):
                     self.optimizers.append(value)
 
-    def of_class(self, kind: type) -> None:
+    def follow_class(self, kind: type) -> None:
         """Follow the class of an object, or one that is named."""
         if is_open(kind) and len(self.objects) < MOST:
             self.objects.setdefault(id(kind), kind)
@@ -271,7 +271,7 @@ class _Finder:
                         kind = each if isinstance(each, type) else type(each)
                         # base classes too, for super() finds their methods
                         for base in (type(each), *kind.__mro__):
-                            self.of_class(base)
+                            self.follow_class(base)
                         for method in implicit(type(each)):
                             self.value(method)
                 self.followed[key] = len(self.names)

@@ -28,33 +28,29 @@ def names_of(code: types.CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def set_by(code: types.CodeType) -> frozenset[str]:
-    """Names of attributes that ``code`` and the functions inside it set."""
-    names = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"}
+def _operands(code: types.CodeType, operations: tuple[str, ...]) -> frozenset[str]:
+    """The names that instructions in ``code`` and the functions inside it are about."""
+    names = {i.argval for i in dis.get_instructions(code) if i.opname in operations}
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            names |= set_by(constant)
+            names |= _operands(constant, operations)
     return frozenset(names)
 
 
-@functools.lru_cache(maxsize=4096)
+def set_by(code: types.CodeType) -> frozenset[str]:
+    """Names of attributes that ``code`` and the functions inside it set."""
+    return _operands(code, ("STORE_ATTR",))
+
+
 def globals_of(code: types.CodeType) -> frozenset[str]:
     """Names of globals that ``code`` and the functions inside it read or write."""
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in _GLOBAL}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= globals_of(constant)
-    return frozenset(names if "globals" not in names else names | names_of(code))
+    names = _operands(code, _GLOBAL)
+    return names if "globals" not in names else names | names_of(code)
 
 
-@functools.lru_cache(maxsize=4096)
 def undefined_in(code: types.CodeType) -> frozenset[str]:
     """Names of globals that ``code`` and the functions inside it read, and Python does not have."""
-    names = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= undefined_in(constant)
-    return frozenset(names - vars(builtins).keys())
+    return _operands(code, ("LOAD_GLOBAL",)) - vars(builtins).keys()
 
 
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GLOBAL")

@@ -185,8 +185,8 @@ def _record(
                 cells = [p.holder for p in places if type(p.holder) is CellType]
                 functions = [p.holder for p in places if type(p.holder) is FunctionType]
                 imported = any(["math" in imported_by(f.__code__, "") for f in functions])
-                stand_ins = tracing_math(namespaces, cells, imported), tracing_types(functions)
-                with recording_with(recorder), stand_ins[0], stand_ins[1]:
+                numbers = tracing_math(namespaces, cells, imported)
+                with recording_with(recorder), numbers, tracing_types(functions):
                     try:
                         there = tuple([id(place.value) for place in places])
                         found = _run(function, leaves, spec, bound, recorder, before, start, there)
