@@ -9,6 +9,8 @@ import pytest
 
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.ops import recurrent_layers
+from numbagrad.ops.remembered import remembering
 
 LAYERS = {
     "RNN": {},
@@ -246,6 +248,10 @@ def test_calls_that_are_remembered_give_the_same(name, form):
             found = [None if t is None else t.detach().clone() for t in found]
             for mine, other in zip(first.setdefault(used, found), found, strict=True):
                 assert mine is other is None or ng.equal(mine, other)
+    if remembering():
+        op = getattr(recurrent_layers, name.split()[0].capitalize())
+        back = getattr(recurrent_layers, f"_{name.split()[0].lower()}_grads")
+        assert op._memory.last and back.__globals__["_memory"].last
 
 
 @pytest.mark.parametrize("name", LAYERS)
