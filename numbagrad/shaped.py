@@ -126,6 +126,10 @@ class Shaped:
         strides = tuple(s // step for s in self._array.strides)
         return strides if dim is None else strides[dim]
 
+    def _is_view(self) -> bool:
+        """Whether a gradient goes on to the tensor whose memory this is a view of."""
+        return self._base is not None
+
     def storage_offset(self) -> int:
         """Elements between the start of the memory and the first element; 0 if there is none."""
         if self._base is None or not self._array.size:

@@ -564,7 +564,7 @@ def test_chained_schedulers_step_together_and_resume():
     chain.step(), resumed.step()
     assert resumed.get_last_lr() == chain.get_last_lr()
     with pytest.raises(ValueError, match="same optimizer, but got another one at index 0"):
-        optim.lr_scheduler.ChainedScheduler(chain.schedulers, other)
+        optim.lr_scheduler.ChainedScheduler(chain._schedulers, other)
     with pytest.raises(ValueError, match="ChainedScheduler expects at least one scheduler"):
         optim.lr_scheduler.ChainedScheduler([])
 

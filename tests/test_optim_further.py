@@ -389,11 +389,13 @@ def test_a_sequence_resumes_and_refuses():
         scheduler.step()
         expected.append(scheduler.get_last_lr())
     resumed = sequence(optim, optimizer)
-    resumed.load_state_dict(saved)
-    optimizer.param_groups[0]["lr"] = rate
-    for rates in expected:
-        resumed.step()
-        assert resumed.get_last_lr() == rates
+    older = {name.removeprefix("_") if name != "_last_lr" else name: v for name, v in saved.items()}
+    for state in (saved, older):  # an older version's names had no underscore
+        resumed.load_state_dict(copy.deepcopy(state))
+        optimizer.param_groups[0]["lr"] = rate
+        for rates in expected:
+            resumed.step()
+            assert resumed.get_last_lr() == rates
     kinds = optim.lr_scheduler
     parts = [kinds.StepLR(optimizer, 2), kinds.StepLR(optimizer, 3)]
     with pytest.raises(ValueError, match="one milestone fewer"):
@@ -444,3 +446,29 @@ def test_a_plateau_lowers_groups_that_came_later():
         own.step(1.0)
     with pytest.raises(ValueError, match="expected 2 min_lrs, got 1"):
         plateau(optimizer, min_lr=[0.0])
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", ["SequentialLR", "ChainedScheduler"])
+def test_the_state_of_torchs_combined_schedulers_fits(name):
+    torch = pytest.importorskip("torch")
+
+    def made(library):
+        parameter = library.nn.Parameter(library.ones(2))
+        optimizer = library.optim.SGD([parameter], lr=1.0)
+        kinds = library.optim.lr_scheduler
+        parts = [kinds.ConstantLR(optimizer, 0.1, 3), kinds.ExponentialLR(optimizer, 0.9)]
+        if name == "SequentialLR":
+            return optimizer, kinds.SequentialLR(optimizer, parts, [2])
+        return optimizer, kinds.ChainedScheduler(parts)
+
+    theirs, their_scheduler = made(torch)
+    ours, our_scheduler = made(ng)
+    for _ in range(3):
+        theirs.step(), their_scheduler.step()
+    our_scheduler.load_state_dict(their_scheduler.state_dict())
+    ours.param_groups[0]["lr"] = theirs.param_groups[0]["lr"]
+    for _ in range(5):
+        for optimizer, scheduler in ((theirs, their_scheduler), (ours, our_scheduler)):
+            optimizer.step(), scheduler.step()
+        assert our_scheduler.get_last_lr() == pytest.approx(their_scheduler.get_last_lr())

@@ -37,7 +37,7 @@ def _adaptive(
         if len(wanted) != rank:
             raise ShapeError(f"{name}: output_size must be one int or {rank}, got {output_size!r}.")
         wanted = [n if w is None else w for w, n in zip(wanted, large, strict=True)]
-    counts = per_dimension(name, "output_size", wanted, rank, 1, "non-positive")
+    counts = per_dimension(name, "output_size", wanted, rank, 0, "negative")
     axes = [_axis(n, c, largest) for n, c in zip(large, counts, strict=True)]
     return x, _windows(large, axes)
 

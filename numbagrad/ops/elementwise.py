@@ -201,6 +201,9 @@ def _scaled(x: Any, y: Any, alpha: Any) -> Tensor:
         from .from_data import tensor
 
         x = tensor(x)
+    kinds = {v._dtype if isinstance(v, Tensor) else dtypes.of_number(v) for v in (x, y)}
+    if kinds == {dtypes.bool_}:  # alpha is a bool as well
+        return f.Add.op.binary(x, y) if alpha else f.Add.op.binary(x, f.Mul.op.binary(y, False))
     return f.AddScaled.op(x, y, alpha)
 
 

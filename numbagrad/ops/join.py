@@ -383,6 +383,17 @@ def _even(dim: int, n: int, size: int) -> list[Any]:
     return [(*([_ALL] * dim), builtins.slice(a, builtins.min(a + size, n))) for a in starts]
 
 
+def _along(name: str, x: Tensor, dim: int) -> int:
+    """``dim`` counted from the front, of a tensor that has dimensions."""
+    dim = normalize_dim(name, dim, x._array.ndim)
+    if not x._array.ndim:
+        raise ShapeError(
+            f"{name}: dimension specified as {dim} but tensor has no dimensions. Use "
+            f"x.unsqueeze(0), or take x as it is."
+        )
+    return dim
+
+
 def split(
     x: Tensor, split_size_or_sections: Any = None, dim: int = 0, **names: Any
 ) -> tuple[Tensor, ...]:
@@ -395,7 +406,7 @@ def split(
     sizes = split_size_or_sections
     if names:
         sizes = sizes_by_name("split", names, "split_size", () if sizes is None else (sizes,))[0]
-    dim = normalize_dim("split", dim, x._array.ndim)
+    dim = _along("split", x, dim)
     n = x._array.shape[dim]
     if isinstance(sizes, int):
         if sizes < 0 or (sizes == 0 and n):
@@ -420,7 +431,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     as_operand("chunk", x)
     if chunks <= 0:
         raise ShapeError(f"chunk: expects `chunks` to be greater than 0, got: {chunks}.")
-    dim = normalize_dim("chunk", dim, x._array.ndim)
+    dim = _along("chunk", x, dim)
     n = x._array.shape[dim]
     if n == 0:
         return _ranges(x, dim, [0] * chunks)
@@ -433,7 +444,7 @@ def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Ten
     at = indices_or_sections
     if isinstance(at, Tensor):
         at = at.tolist()
-    dim = normalize_dim("tensor_split", dim, x._array.ndim)
+    dim = _along("tensor_split", x, dim)
     n = x._array.shape[dim]
     front = (_ALL,) * dim
     if isinstance(at, int):
@@ -452,9 +463,7 @@ def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Ten
 def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of all entries of dimension ``dim``, which disappears."""
     as_operand("unbind", x)
-    dim = normalize_dim("unbind", dim, x._array.ndim)
-    if not x._array.ndim:
-        raise ShapeError("unbind: dimension specified as 0 but tensor has no dimensions.")
+    dim = _along("unbind", x, dim)
     front = (_ALL,) * dim
     return _views(Unbind, x, [(*front, i, ...) for i in range(x._array.shape[dim])], dim)
 

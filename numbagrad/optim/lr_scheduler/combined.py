@@ -16,6 +16,10 @@ from .base import LRScheduler, looked_at, rates_in_a_step
 __all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
 
 
+_OLDER = {"schedulers": "_schedulers", "milestones": "_milestones"}
+"""Names in what an older version has saved."""
+
+
 def _check_schedulers(name: str, schedulers: Sequence[Any], optimizer: Optimizer) -> None:
     for i, scheduler in enumerate(schedulers):
         if not isinstance(scheduler, LRScheduler):
@@ -54,19 +58,19 @@ class SequentialLR(LRScheduler):
                 f"{len(schedulers)} schedulers and {len(milestones)} milestones."
             )
         self.optimizer = optimizer
-        self.schedulers = list(schedulers)
-        self.milestones = list(milestones)
+        self._schedulers = list(schedulers)
+        self._milestones = list(milestones)
         self.last_epoch = last_epoch + 1
         # Each of them took its first step when it was made, on the rates the one before had set.
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
-        for scheduler in self.schedulers:
+        for scheduler in self._schedulers:
             scheduler._undo()
         self._first().step()
         self._last_lr = self._first().get_last_lr()
 
     def _first(self) -> LRScheduler:
-        return self.schedulers[bisect_right(self.milestones, 0)]
+        return self._schedulers[bisect_right(self._milestones, 0)]
 
     def _undo(self) -> None:
         self.last_epoch -= 1
@@ -82,27 +86,30 @@ class SequentialLR(LRScheduler):
             functools.partial(SequentialLR.step, self),
             self.optimizer._groups_of_a_step(),
         )
-        if machine.afterwards("lr_scheduler.step", again, (*groups, self, *self.schedulers)):
+        if machine.afterwards("lr_scheduler.step", again, (*groups, self, *self._schedulers)):
             return
         self.last_epoch += 1
-        number = bisect_right(self.milestones, self.last_epoch)
-        scheduler = self.schedulers[number]
-        if number and self.milestones[number - 1] == self.last_epoch:
+        number = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[number]
+        if number and self._milestones[number - 1] == self.last_epoch:
             scheduler._rewind()
         scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer, and of each scheduler its own."""
-        state = {n: v for n, v in vars(self).items() if n not in ("optimizer", "schedulers")}
-        return state | {"schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}
+        state = {n: v for n, v in vars(self).items() if n not in ("optimizer", "_schedulers")}
+        return state | {"_schedulers": [scheduler.state_dict() for scheduler in self._schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what ``state_dict`` returned."""
-        states = state_dict["schedulers"]
-        for scheduler, state in zip(self.schedulers, states, strict=True):
+        own = {_OLDER.get(n, n): v for n, v in state_dict.items()}
+        for scheduler, state in zip(self._schedulers, own.pop("_schedulers"), strict=True):
             scheduler.load_state_dict(state)
-        vars(self).update({n: v for n, v in state_dict.items() if n != "schedulers"})
+        vars(self).update(own)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({_OLDER.get(n, n): v for n, v in state.items()})
 
 
 class ChainedScheduler(LRScheduler):
@@ -114,15 +121,15 @@ class ChainedScheduler(LRScheduler):
         optimizer = schedulers[0].optimizer if optimizer is None else optimizer
         _check_schedulers("ChainedScheduler", schedulers, optimizer)
         self.optimizer = optimizer
-        self.schedulers = list(schedulers)
+        self._schedulers = list(schedulers)
         self._last_lr = self._rates()
 
     def _undo(self) -> None:
-        for scheduler in self.schedulers:
+        for scheduler in self._schedulers:
             scheduler._undo()
 
     def _rewind(self) -> None:
-        for scheduler in self.schedulers:
+        for scheduler in self._schedulers:
             scheduler._rewind()
 
     def step(self) -> None:  # type: ignore[override]  # no epoch, as in PyTorch
@@ -131,14 +138,15 @@ class ChainedScheduler(LRScheduler):
             functools.partial(ChainedScheduler.step, self),
             self.optimizer._groups_of_a_step(),
         )
-        if machine.afterwards("lr_scheduler.step", again, (*groups, self, *self.schedulers)):
+        if machine.afterwards("lr_scheduler.step", again, (*groups, self, *self._schedulers)):
             return
-        for scheduler in self.schedulers:
+        for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._rates()
 
     state_dict = SequentialLR.state_dict
     load_state_dict = SequentialLR.load_state_dict
+    __setstate__ = SequentialLR.__setstate__
 
 
 class ReduceLROnPlateau:
