@@ -27,7 +27,7 @@ from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
 from .named import filled, globals_of, imported_by, names_of, undefined_in
 from .places import ABSENT, DEFAULTS, MOST, Lacking, Place, containers, is_container, under
-from .unnamed import IMPLICIT, called_by_us, implicit, making
+from .unnamed import IMPLICIT, called_by_us, implicit, implicit_items, making
 from .whose import (
     FOREIGN,
     attributes_of,
@@ -400,11 +400,15 @@ class _Finder:
             if isinstance(each, types.ModuleType) or kind in seen or installed(kind):
                 continue
             seen.add(kind)
-            for name in sorted({*self.names, *IMPLICIT}):
+            unnamed = [name for name, method in implicit_items(kind) if is_code(method)]
+            for name in sorted({*self.names, *IMPLICIT, *unnamed}):
                 there, found = of_class(kind, name), getattr(kind, name, None)
-                plain = found is there or isinstance(there, (staticmethod, classmethod))
-                if plain and (isinstance(found, property) or is_code(found)):
-                    yield Place(f"{{}}.{name}", kind, name, found)
+                if isinstance(there, classmethod):  # bound, it is another each time
+                    text, there = f"vars({{}}).get({name!r}, ABSENT)", vars(kind).get(name, ABSENT)
+                    yield Place(text, kind, name, there, own=True)
+                elif found is there or isinstance(there, staticmethod):
+                    if isinstance(found, property) or is_code(found):
+                        yield Place(f"{{}}.{name}", kind, name, found)
 
 
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from .whose import is_ours
 
-__all__ = ["IMPLICIT", "called_by_us", "implicit", "making"]
+__all__ = ["IMPLICIT", "called_by_us", "implicit", "implicit_items", "making"]
 
 _NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
 
@@ -22,7 +22,12 @@ _WRITTEN = ("<string>", dataclasses.__file__, reprlib.__file__)
 
 
 def implicit(kind: type) -> Iterator[types.FunctionType]:
-    """Methods of the user's classes that run without being named: ``x()``, ``x[i]``, ``x + y``.
+    """Methods of the user's classes that run without being named: ``x()``, ``x[i]``, ``x + y``."""
+    return (method for _, method in implicit_items(kind))
+
+
+def implicit_items(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
+    """Those of ``implicit``, each after what it is called there.
 
     Those that ``dataclass`` writes name every field. Where it is frozen these stay as they are.
     """
@@ -34,7 +39,7 @@ def implicit(kind: type) -> Iterator[types.FunctionType]:
                 if name[:2] == name[-2:] == "__" and name not in _NAMED:
                     if isinstance(method, types.FunctionType):
                         if method.__code__.co_filename not in left_out:
-                            yield method
+                            yield name, method
 
 
 def making(kind: type) -> Iterator[types.FunctionType]:

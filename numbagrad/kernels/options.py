@@ -53,11 +53,11 @@ class Options(ItemDict):
     counts: frozenset[str] = frozenset()  # what recorded functions set
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if name == "params" and type(value) is list:
-            value = TellingList(value)
-            old = self.get(name)
+        if name == "params" and isinstance(value, list) and self.get(name) is not value:
+            value, old = TellingList(value) if type(value) is list else value, self.get(name)
             if type(old) is TellingList and old.recorded:
-                value.recorded = True
+                if type(value) is TellingList:  # that of another group perhaps
+                    value.recorded = True
                 machine.changed()
         if machine.recording and type(value) in _NUMBERS and type(self.get(name)) in _NUMBERS:
             number = value.value if type(value) is TracedFloat else value
