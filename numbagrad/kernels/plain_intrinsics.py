@@ -105,8 +105,12 @@ _FAR = 1 << 40  # elements: a pointer does not know where its memory ends
 
 
 def pointer(where, dtype):
-    """Elements of ``dtype`` from the address ``where`` on."""
-    dtype = np.dtype(dtype if isinstance(dtype, type) else str(dtype).replace("boolean", "bool"))
+    """Elements of ``dtype`` from the address ``where`` on; ``load`` reads those of bfloat16."""
+    name = str(dtype)
+    if name == "bfloat16":
+        dtype = BFLOAT16
+    elif not isinstance(dtype, type):
+        dtype = np.dtype(name.replace("boolean", "bool"))
     return np.lib.stride_tricks.as_strided(_memory(where, 0, np.empty(0, dtype)), (_FAR,))
 
 

@@ -227,7 +227,7 @@ def _by_edges(x: Tensor, widths: list[tuple[int, int]], mode: str) -> Tensor:
     cuts = [(builtins.min(before, 0), builtins.min(after, 0)) for before, after in widths]
     cut = any(before or after for before, after in cuts)
     if mode == "circular" and cut:  # what is cut off does not come back at the other end
-        x, cut = _constant(x, cuts, 0), False
+        x, cut, cuts = _constant(x, cuts, 0), False, [(0, 0)] * len(cuts)
     borders = []
     for d, (n, (before, after)) in enumerate(zip(x._array.shape, widths, strict=True)):
         if not n and builtins.max(before, after) > 0:

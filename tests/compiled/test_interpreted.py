@@ -20,6 +20,7 @@ FILES = {
     "compiled/test_compiled_programs.py": 1,
     "compiled/test_graphs_left.py": 8,
     "compiled/test_guards.py": 24,
+    "compiled/test_halves_in_python.py": 14,
     "compiled/test_joined.py": 81,
     "compiled/test_mutations.py": 12,
     "compiled/test_parts.py": 8,

@@ -89,6 +89,9 @@ def test_circular_padding_wraps_what_is_left():
     x = ng.tensor([[0, 1, 2, 3]])
     assert F.pad(x, (-1, 2), mode="circular").tolist() == [[1, 2, 3, 1, 2]]
     assert F.pad(x, (-2, 3), mode="reflect").tolist() == [[2, 3, 2, 1, 0]]
+    assert F.pad(x, (-1, 0), mode="circular").tolist() == [[1, 2, 3]]
+    assert F.pad(x, (0, -2), mode="circular").tolist() == [[0, 1]]
+    assert F.pad(x, (-1, -1), mode="circular").tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
