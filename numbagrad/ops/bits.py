@@ -17,11 +17,14 @@ __all__: list[str] = []
 
 
 def viewed_as(x: Tensor, dtype: DType) -> Tensor:
-    """The bits of ``x`` as numbers of ``dtype``, on the same memory and without a history.
+    """The bits of ``x`` as numbers of ``dtype``, on the same memory and without a history; as its
+    own dtype a view like any other.
 
     The last dimension has as many times more or fewer numbers as these are smaller or larger.
     Raises ShapeError where it cannot be so divided or has gaps.
     """
+    if dtype is x._dtype:
+        return x.view(x._array.shape)
     if machine.is_recording():
         raise RecordingError(
             f"view: the bits of a tensor as another dtype are not to be had inside a compiled "
