@@ -126,6 +126,15 @@ def test_checkpoint_changes_nothing(needs):
         assert plain.tolist() == again.tolist()
 
 
+@pytest.mark.parametrize("function", [nn.functional.cosine_similarity, ng.cdist])
+def test_checkpoint_runs_the_same_op_again(function):
+    x = ng.tensor(X, requires_grad=True)
+    function(x, x.sin() + 1).sum().backward()
+    expected, x.grad = x.grad, None
+    checkpoint(lambda x: function(x, x.sin() + 1), x, use_reentrant=False).sum().backward()
+    assert x.grad.tolist() == expected.tolist()
+
+
 def test_checkpoint_keeps_no_intermediates_and_takes_other_arguments():
     calls = []
 

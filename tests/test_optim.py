@@ -572,7 +572,7 @@ def test_chained_schedulers_step_together_and_resume():
 @pytest.mark.parametrize(
     "kind, options, words",
     [
-        ("ConstantLR", {"factor": 1.5}, r"expected in \(0, 1\], got 1.5"),
+        ("ConstantLR", {"factor": 1.5}, r"expected in \[0, 1\], got 1.5"),
         ("CyclicLR", {"base_lr": 1, "max_lr": 2, "mode": "square"}, "not 'square'"),
         ("CyclicLR", {"base_lr": 1, "max_lr": [2, 3]}, "expected 1 values for max_lr, got 2"),
         ("CyclicLR", {"base_lr": 1, "max_lr": 2, "step_size_up": 0}, "must be positive, got 0"),

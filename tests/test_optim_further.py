@@ -472,3 +472,35 @@ def test_the_state_of_torchs_combined_schedulers_fits(name):
         for optimizer, scheduler in ((theirs, their_scheduler), (ours, our_scheduler)):
             optimizer.step(), scheduler.step()
         assert our_scheduler.get_last_lr() == pytest.approx(their_scheduler.get_last_lr())
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        ("LinearLR", {"start_factor": 1.0, "end_factor": 0.0, "total_iters": 4}),
+        ("LinearLR", {"start_factor": 0.5, "end_factor": 0.0, "total_iters": 1}),
+        ("ConstantLR", {"factor": 0.0, "total_iters": 20}),
+    ],
+)
+def test_a_rate_of_zero_stays_as_torchs(kind, options):
+    torch, seen = pytest.importorskip("torch"), []
+    for library in (ng, torch):
+        optimizer = library.optim.SGD([library.ones(2).requires_grad_()], lr=0.1)
+        scheduler = getattr(library.optim.lr_scheduler, kind)(optimizer, **options)
+        for _ in range(9):
+            optimizer.step()
+            scheduler.step()
+            seen += scheduler.get_last_lr()
+    np.testing.assert_allclose(seen[:9], seen[9:], rtol=1e-12)
+
+
+def test_a_rate_comes_back_from_zero():
+    optimizer = optim.SGD(parameters(shapes=[(2,)]), lr=0.1)
+    scheduler = optim.lr_scheduler.ConstantLR(optimizer, 0.0, 2)
+    seen = scheduler.get_last_lr()
+    for _ in range(3):
+        optimizer.step()
+        scheduler.step()
+        seen += scheduler.get_last_lr()
+    assert seen == [0.0, 0.0, 0.1, 0.1]

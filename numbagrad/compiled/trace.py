@@ -17,6 +17,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from ..errors import RecordingError, StateMadeError
+from ..kernels import interrupts
 from ..kernels.instances import prepare
 from ..kernels.traced_float import Count, TracedFloat
 from ..kernels.traced_math import tracing_math
@@ -146,13 +147,14 @@ def record(
     Found if it sets others; then nothing has changed.
     """
     given = function, leaves, spec, bound, places, objects, carried, namespaces
-    try:
-        return copy_context().run(_record, *given)  # what it sets there is gone afterwards
-    except DrawError:
-        if threading.active_count() == 1:
-            raise
-    # Another thread may have drawn meanwhile: it would hardly do so in both recordings.
-    return copy_context().run(_record, *given)
+    with interrupts.held():
+        try:
+            return copy_context().run(_record, *given)  # what it sets there is gone afterwards
+        except DrawError:
+            if threading.active_count() == 1:
+                raise
+        # Another thread may have drawn meanwhile: it would hardly do so in both recordings.
+        return copy_context().run(_record, *given)
 
 
 def _record(
@@ -281,7 +283,7 @@ def _run(
     args, kwargs = rebuild(spec, list(given))
     recorder.arrays_read.clear()  # of what was looked at to make stand-ins
     recorder.edges_read.clear()
-    returned = function(*args, **kwargs)
+    returned = interrupts.interruptible(function, *args, **kwargs)
     values = recorder.settings.taken()
     if values:
         returned = returned, values

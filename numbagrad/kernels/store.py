@@ -39,6 +39,7 @@ from numba.core.runtime import rtsys
 
 from ..collector import seldom
 from .forks import COMPILING, LLVM, held_during_forks
+from .interrupts import held
 from .numba_compiler import AllocatingCompiler, KernelCompiler, OwnCompiler
 from .origin import ours
 from .quick_numba import quick
@@ -185,7 +186,7 @@ class KernelCache(FunctionCache):
         rtsys.initialize(target_context)
         for wait in tuple(elsewhere):
             wait(self.path(sig, target_context))
-        with self._guard_against_spurious_io_errors():
+        with self._guard_against_spurious_io_errors(), held():
             found = self._load_overload(sig, target_context)
         if found is not None:
             for tell in tuple(listeners):
@@ -258,6 +259,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {recipe[2]}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)
+        dispatcher.compile = held()(dispatcher.compile)
     return dispatcher
 
 
@@ -265,7 +267,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
 def _compiling() -> Iterator[None]:
     """What is spared Numba while it compiles: passes of the collector, an import, detours."""
     _believe_in_blas()
-    with seldom(), quick():
+    with held(), seldom(), quick():
         yield
 
 
@@ -364,7 +366,7 @@ def load_source(text: str, prefix: str) -> types.ModuleType:
     loads cached code, and ``linecache``, so that tracebacks and ``inspect`` show the text.
     """
     name = content_name(f"numbagrad_{prefix}", text)
-    with _loading:  # another thread must not find the module before its text has run
+    with held(), _loading:  # another thread must not find the module before its text has run
         module = sys.modules.get(name)
         if module is None:
             filename = f"<{name}>"
@@ -372,7 +374,11 @@ def load_source(text: str, prefix: str) -> types.ModuleType:
             module.__file__ = filename
             linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
             sys.modules[name] = module
-            exec(compile(text, filename, "exec"), module.__dict__)
+            try:
+                exec(compile(text, filename, "exec"), module.__dict__)
+            except BaseException:
+                del sys.modules[name]
+                raise
     return module
 
 

@@ -60,6 +60,9 @@ class Autocast:
 @contextmanager
 def within(state: Autocast | None) -> Iterator[None]:
     """Let ``state`` hold in this thread instead of what does."""
+    if state is None and grad_mode.autocast is None:
+        yield
+        return
     held, grad_mode.autocast = grad_mode.autocast, state
     machine.autocast_by(1)
     try:

@@ -182,6 +182,6 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     # Where they are equal each length is found once, however often the vector is repeated.
     if sizes[0] != sizes[1] or -dim > min(len(shapes[0]), len(shapes[1])):
         x1, x2 = broadcast_tensors(x1, x2)
-    if x1._dtype is x2._dtype and isinstance(eps, float) and not machine.autocasting:
+    if x1._dtype is x2._dtype and isinstance(eps, float) and grad_mode.autocast is None:
         return Cosine.apply(x1, x2, dim, eps)
     return sum(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)

@@ -230,6 +230,8 @@ def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
             f"div: rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}."
         )
     dtype = f.Add.op.result_dtype((x, y))
+    if not dtype.is_floating_point and dtype is not dtypes.bool_:
+        return f.TruncDivide.op.binary(x, y)
     out = f.Trunc.op(f.Div.op.binary(x, y))
     return out if dtype.is_floating_point else cast(out, dtype)
 

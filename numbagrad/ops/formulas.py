@@ -63,6 +63,14 @@ class FloorDivide(Elementwise):
         return x // y
 
 
+class TruncDivide(Elementwise):
+    """The integer x / y without what is behind its point; of integers."""
+
+    def formula(x, y):
+        floor = x // y
+        return floor + 1 if floor < 0 and floor * y != x else floor
+
+
 class Remainder(Elementwise):
     """x - y * floor(x / y), with the sign of y."""
 

@@ -57,7 +57,7 @@ def cdist(
     rows = max(sizes[0][-2], sizes[1][-2])
     if p == 2.0 and rows > COMPUTE_MODES[compute_mode] and x1._dtype.is_floating_point:
         return ByProduct.apply(x1, x2)
-    if p == 2.0 and x1._dtype.is_floating_point and not machine.autocasting:
+    if p == 2.0 and x1._dtype.is_floating_point and grad_mode.autocast is None:
         return ByDifference.apply(x1, x2)
     if p == 1.0 and has_kernel(x1) and has_kernel(x2) and x1._dtype is x2._dtype:
         return ByKernel.apply(*_stacks(x1, x2), 1)

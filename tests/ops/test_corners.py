@@ -282,3 +282,18 @@ def test_groups_of_one_value_have_no_variance():
         with pytest.raises(ValueError, match="group_norm: Expected more than 1 value per channel"):
             F.group_norm(ng.ones(shape), groups)
     assert F.group_norm(ng.ones(2, 4), 4).tolist() == [[0.0] * 4] * 2
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8"])
+def test_quotients_of_integers_towards_zero_are_exact(dtype):
+    limits, random = np.iinfo(dtype), np.random.default_rng(0)
+    x, y = random.integers(limits.min, limits.max, (2, 200), dtype=dtype)
+    x[:4], y[:4] = [limits.max, limits.min, limits.max - 1, limits.min + 1], [1, 1, 2, 2]
+    y[y == 0] = 3
+    expected = [
+        abs(int(a)) // abs(int(b)) * (-1 if (a < 0) != (b < 0) else 1)
+        for a, b in zip(x, y, strict=True)
+    ]
+    for divide in (ng.div, ng.compile(ng.div)):
+        out = divide(ng.from_numpy(x), ng.from_numpy(y), rounding_mode="trunc")
+        assert str(out.dtype) == f"ng.{dtype}" and out.tolist() == expected

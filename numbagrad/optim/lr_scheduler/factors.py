@@ -127,8 +127,8 @@ class ConstantLR(LRScheduler):
         total_iters: int = 5,
         last_epoch: int = -1,
     ):
-        if not 0 < factor <= 1:
-            raise ValueError(f"Constant multiplicative factor expected in (0, 1], got {factor}.")
+        if not 0 <= factor <= 1:
+            raise ValueError(f"Constant multiplicative factor expected in [0, 1], got {factor}.")
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -137,8 +137,9 @@ class ConstantLR(LRScheduler):
         """The rate of each group at ``last_epoch``."""
         if self.last_epoch == 0:
             return [rate * self.factor for rate in self._rates()]
-        ends = self.last_epoch == self.total_iters
-        return [rate / self.factor if ends else rate for rate in self._rates()]
+        if self.last_epoch != self.total_iters:
+            return self._rates()
+        return [rate / self.factor for rate in self._rates()] if self.factor else self.base_lrs
 
     def _get_closed_form_lr(self) -> list[float]:
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
@@ -173,7 +174,7 @@ class LinearLR(LRScheduler):
         """The rate of each group at ``last_epoch``."""
         if self.last_epoch == 0:
             return [rate * self.start_factor for rate in self._rates()]
-        if self._keeps():
+        if self.last_epoch > self.total_iters or self._keeps():  # also after a factor of 0
             return self._rates()
         change = self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
         return [rate * change for rate in self._rates()]
