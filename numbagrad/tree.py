@@ -7,7 +7,7 @@ classes that somebody wrote as data are asked for by ``objects``: see ``_object`
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -45,6 +45,9 @@ class Itself:
     names: tuple[str, ...] | None = None
 
 
+TUPLE = "tuple"
+"""Stands in the description of a tuple of a class of its own."""
+
 OBJECT = "object"
 """Stands in the description of an object for what is special about its class: nothing."""
 
@@ -68,6 +71,11 @@ def flatten(value: Any, leaves: list[Any], objects: Above = None) -> Any:
         return made, tuple([(k, flatten(v, leaves, objects)) for k, v in value.items()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind, tuple([flatten(v, leaves, objects) for v in value])
+    if kind is deque or (isinstance(value, tuple) and _is_plain_tuple(value)):
+        special = value.maxlen if isinstance(value, deque) else TUPLE
+        return (kind, special), tuple(
+            [(k, flatten(v, leaves, objects)) for k, v in enumerate(value)]
+        )
     if objects is not None and id(value) not in objects and _is_open(kind):
         spec = (_mapping if issubclass(kind, dict) else _object)(value, leaves, objects)
         if spec is not None:
@@ -81,6 +89,12 @@ def flatten(value: Any, leaves: list[Any], objects: Above = None) -> Any:
             return (kind, None), parts
     leaves.append(value)
     return LEAF
+
+
+def _is_plain_tuple(value: tuple[Any, ...]) -> bool:
+    """Whether a tuple of a class of its own is what is in it, and has tensors there."""
+    plain = type(value).__new__ is tuple.__new__ and not getattr(value, "__dict__", None)
+    return plain and any([isinstance(each, Tensor) for each in value])
 
 
 _MADE = (object.__new__, dict.__new__, OrderedDict.__new__, SimpleNamespace.__new__)
@@ -199,7 +213,8 @@ def blanks(spec: Any) -> Iterator[Any]:
     if spec == LEAF:
         return
     kind, _ = spec
-    if type(kind) is tuple and kind[0] not in (OrderedDict, defaultdict):
+    made = kind[0] if type(kind) is tuple else tuple
+    if made not in (OrderedDict, defaultdict, deque) and not issubclass(made, tuple):
         yield made_of(kind[0], Itself(()) if type(kind[1]) is Itself else kind[1], {})
     for _, part in children(spec):
         yield from blanks(part)
@@ -222,14 +237,19 @@ def forget_cached(value: Any, spec: Any) -> None:
 
 
 def made_of(kind: Any, made: Any, items: dict[Any, Any]) -> Any:
-    """An OrderedDict, a defaultdict with a factory, or an object without its ``__init__``.
+    """An OrderedDict, a defaultdict with a factory, a deque, or an object without its ``__init__``.
 
-    made: what ``flatten`` says beside the class: the factory, OBJECT, Itself, None of a dataclass.
+    made: what ``flatten`` says beside the class: the factory, the length, TUPLE, OBJECT, Itself,
+    None of a dataclass.
     """
     if kind is OrderedDict:
         return OrderedDict(items)
     if kind is defaultdict:
         return defaultdict(made, items)
+    if kind is deque:
+        return deque(items.values(), made)
+    if made is TUPLE:
+        return tuple.__new__(kind, items.values())
     if made is OBJECT:
         found = kind.__new__(kind)
         found.__dict__.update(items)

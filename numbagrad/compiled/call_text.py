@@ -59,7 +59,8 @@ def enter(w: Writer, template: Any) -> None:
     passed = ["table", *w.passed]
     for text in template.floats:
         asked = arguments_in(text)
-        passed.append(asked if type_of_argument(text) == types.int64 else f"float({asked})")
+        whole = type_of_argument(text) == types.int64
+        passed.append(w.number(asked if whole else f"float({asked})"))
     for k, (_, kinds) in enumerate(template.hyper):
         passed += [f"h{k}_{j}" for j in range(len(kinds))]
     if template.heavy:
@@ -221,9 +222,9 @@ def _leaf_text(
     if r.kind == "grad":
         return f"{f'a{r.value}' if isinstance(r.value, int) else w.name('t', r.value)}._grad"
     if r.kind == "int":
-        return f"({arguments_in(r.value)})"
+        return w.number(f"({arguments_in(r.value)})")
     if r.kind == "float":
-        return f"float({arguments_in(r.value)})"
+        return w.number(f"float({arguments_in(r.value)})")
     assert r.ref is not None
     if r.kind == "tensor":
         b = buffers[r.ref.memory]
@@ -328,6 +329,10 @@ def _nested(w: Writer, spec: Any, texts: list[str]) -> str:
     return f"{w.name('type', kind)}({', '.join(items)})"
 
 
+_ELSEWHERE = "ArithmeticError, AttributeError, LookupError, NameError, ValueError"
+"""What guards and numbers raise that do not fit a call: a division by 0, a name that has gone."""
+
+
 def compile_call(w: Writer, count: int, renewals: list[str]) -> Callable[[tuple], Any]:
     """The function that the text makes."""
     unpack = ", ".join(f"a{k}" for k in range(count))
@@ -343,7 +348,8 @@ def compile_call(w: Writer, count: int, renewals: list[str]) -> Callable[[tuple]
     lines += ["    try:", "        if ("]
     lines += [f"            {'or ' if k else ''}{g}" for k, g in enumerate(w.guards)]
     lines += ["        ):", "            return MISS"]
-    lines += ["    except (AttributeError, LookupError, NameError):", "        return MISS"]
+    lines += [f"        n{k} = {text}" for k, text in enumerate(w.numbers)]
+    lines += [f"    except ({_ELSEWHERE}):", "        return MISS"]
     lines += [f"    {line}" for line in (*renewals, *w.before)]
     lines += [
         "    if status:",

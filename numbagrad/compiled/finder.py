@@ -309,6 +309,9 @@ class _Finder:
                     value = vars(each)[name]  # no static method of a class
                     if counts(value) and getattr(each, name, None) is value:
                         yield _place(f"{{}}.{name}", each, name, value)
+                    elif isinstance(each, type) and is_open(value):  # a descriptor of the user
+                        text = f"vars({{}}).get({name!r}, ABSENT)"
+                        yield Place(text, each, name, value, own=True)
                 if isinstance(each, type):
                     yield from self.places_of_bases(each)
             else:
@@ -351,7 +354,10 @@ class _Finder:
                     yield _place(f"{{}}.{name}", function, name, getattr(function, name))
 
     def places_of_object(self, each: Any) -> Iterator[Place]:
-        """The attributes of an object whose names occur: its own, and those it may get."""
+        """The attributes of an object whose names occur: its own, and those it may get; and its
+        class, which may be another after a reload."""
+        if not (hasattr(type(each), "_hooks_of_all") or isinstance(each, dict)):
+            yield _attribute(each, "__class__")  # modules tell, optimisers stay what they are
         slots = {*slots_of(type(each))}
         for name in sorted(self.names.keys() & slots):
             yield _attribute(each, name, loose=True)
@@ -372,7 +378,7 @@ class _Finder:
             if name not in own:
                 if is_data(of_class(type(each), name)):  # it may get one of its own
                     yield Place(text, own, name, ABSENT, told)
-            elif counts(own[name]):
+            elif not isinstance(own[name], types.MemberDescriptorType):
                 yield _place(text, own, name, own[name], told)
                 if told:
                     yield from _registered(text, own, name)

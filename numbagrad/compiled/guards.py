@@ -42,6 +42,7 @@ class Writer:
 
     names: dict[str, Any] = field(default_factory=dict)
     guards: list[str] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)  # expressions that may raise
     told: list[str] = field(default_factory=list)  # guards of what ``machine.moved`` announces
     options: list[str] = field(default_factory=list)  # guards of what ``machine.retold`` announces
     kept: list[str] = field(default_factory=list)  # what ``still`` keeps for calls: "names = text"
@@ -75,6 +76,15 @@ class Writer:
         self.why[guard] = why
         self.names.update(same=same, alike=alike, ABSENT=ABSENT)
 
+    def number(self, text: str) -> str:
+        """An expression of numbers among the arguments. One that may raise is computed before
+        anything is done: a call whose numbers do is recorded, for the user may catch it."""
+        if not _RAISING.search(text):
+            return text
+        if text not in self.numbers:
+            self.numbers.append(text)
+        return f"n{self.numbers.index(text)}"
+
     def told_of(self, read: Callable[[], Any]) -> bool:
         """Whether every change of what ``read`` returns is announced: it reads ``Options``, and
         nothing else."""
@@ -93,6 +103,10 @@ class Writer:
         """
         values = [v for read in self.read.values() for k, v in read.items() if k != "params"]
         return not machine.watchers and all(type(v) in _PLAIN for v in values)
+
+
+_RAISING = re.compile(r"[/%]|\*\*|math\.")
+"""What stands in expressions of floats that may raise: a float times another does not."""
 
 
 def _reads_options(function: Any, found: list[Options]) -> bool:
@@ -169,7 +183,10 @@ def argument_guards(
             name, content = w.name("value", leaf), content_of(leaf)
             w.guards.append(f"a{k} is not {name} and not same(a{k}, {name})")
             w.names["same"] = same
-            if content is not leaf:
+            is_array = type(leaf) is np.ndarray
+            if is_array and recording.recorder.known_memory(leaf) is not None:
+                w.guards[-1] = f"a{k} is not {name}"  # a tensor lies in its memory
+            elif content is not leaf:
                 w.names["content_of"] = content_of
                 w.guards[-1] = f"content_of(a{k}) != {w.name('content', content)}"
     distinct_guards(w, recording, leaves, bound, functions)

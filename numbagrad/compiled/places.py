@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import gc
+import math
 import operator
 import threading
 import types
@@ -66,6 +67,9 @@ PLAIN = frozenset(
 )
 """Types whose values are the same where they are equal."""
 
+_FLAGS = frozenset((bool, type(None)))
+"""Types of values that decide something, in attributes of which a string may be a log."""
+
 DEFAULTS = ("__defaults__", "__kwdefaults__")
 _OF_FUNCTIONS = {"__code__": "the code"} | dict.fromkeys(DEFAULTS, "the defaults")
 
@@ -121,6 +125,12 @@ class Place:
         if self.content:
             return self.now() is self.value and alike(self.content)
         return same(self.now(), self.value)
+
+    def is_flag(self) -> bool:
+        """Whether one plain value has been put in the place of another, and not both are numbers,
+        which calls count."""
+        kinds = {type(self.value), type(self.now())}
+        return kinds <= {*_FLAGS, int, float} and not kinds.isdisjoint(_FLAGS)
 
     def settled(self) -> Place:
         """The place without arrays that have changed meanwhile, while other threads may write them:
@@ -214,6 +224,8 @@ def same(x: Any, y: Any) -> bool:
         return False
     if isinstance(x, tuple):
         return len(x) == len(y) and all(map(same, x, y))
+    if type(x) is float and x == 0:
+        return y == 0 and math.copysign(1, x) == math.copysign(1, y)
     return (type(x) in PLAIN or isinstance(x, np.generic)) and bool(x == y)
 
 
@@ -230,6 +242,10 @@ def content_of(value: Any) -> Any:
         return value.dtype.str, value.shape, value.tobytes()
     if type(value) in (set, bytearray):
         return tuple(value) if type(value) is set else bytes(value)
+    if type(value) is array:
+        return value.typecode, value.tobytes()
+    if type(value) is memoryview:
+        return value.format, value.shape, value.tobytes()
     return value
 
 
@@ -272,7 +288,8 @@ def containers(value: Any, carried: Locations = frozenset()) -> Content:
         if id(each) in found:
             continue
         if type(each) is np.ndarray:
-            if each.nbytes <= min(MOST_BYTES, room) and each.dtype.kind in "biufcSU":
+            known = each.dtype.kind in "biufcmMOSU" or each.dtype.names is not None
+            if each.nbytes <= min(MOST_BYTES, room) and known:
                 found[id(each)] = each, each.copy()
                 room -= max(each.nbytes, 64)
             continue
@@ -337,7 +354,7 @@ def _leave_out(container: Any, copy: Any, carried: Locations) -> None:
 
 def check_unchanged(places: list[Place]) -> None:
     """Raise if the recorded function has changed a Python value, after putting them back."""
-    firm = [place for place in places if not place.loose]
+    firm = [place for place in places if not place.loose or place.is_flag()]
     changed = [place for place in firm if not place.settled().is_as_it_was()]
     put_back(firm)
     if changed:

@@ -6,6 +6,7 @@ signatures where they differ.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from .. import devices, dtypes
@@ -18,6 +19,11 @@ from .places import content_of
 from .repeated import first_places
 
 __all__ = ["signature"]
+
+
+def _holds_tensors(leaf: Any) -> bool:
+    """Whether a tuple that was not taken apart, or a deque, has tensors in it."""
+    return isinstance(leaf, (tuple, deque)) and any([isinstance(each, Tensor) for each in leaf])
 
 
 def signature(spec: Any, leaves: list[Any], looked_for: str) -> tuple[Any, ...]:
@@ -42,7 +48,7 @@ def signature(spec: Any, leaves: list[Any], looked_for: str) -> tuple[Any, ...]:
         elif type(leaf) in (float, Count):
             parts.append(type(leaf))
         else:
-            if isinstance(leaf, (dict, list)):
+            if isinstance(leaf, (dict, list)) or _holds_tensors(leaf):
                 raise RecordingError(
                     f"compile: an argument is a {type(leaf).__name__}, in which a compiled "
                     f"function cannot look for tensors. Pass a dict or list with its contents."
@@ -51,6 +57,6 @@ def signature(spec: Any, leaves: list[Any], looked_for: str) -> tuple[Any, ...]:
                 content = content_of(leaf)
                 hash(content)
                 parts.append((type(leaf), content))
-            except TypeError:
+            except (TypeError, ValueError):  # a memoryview that may be written
                 parts.append((type(leaf), id(leaf)))
     return tuple(parts)

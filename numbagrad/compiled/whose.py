@@ -62,6 +62,11 @@ def installed_file(name: str) -> bool:
     return OUR_FILES[name] or name.startswith(folders())
 
 
+def installed_module(module: types.ModuleType) -> bool:
+    """Whether a module is of Python, an installed package or ours."""
+    return installed_file(getattr(module, "__file__", None) or "")
+
+
 def package_of(kind: type | types.ModuleType) -> str:
     """The package in which a class or a module is written."""
     name = kind.__name__ if isinstance(kind, types.ModuleType) else kind.__module__
@@ -116,8 +121,11 @@ def of_class(kind: type, name: str) -> Any:
 
 
 def counts(value: Any) -> bool:
-    """Whether a value may be replaced by another: a module is what it is, and so is a slot."""
-    return not isinstance(value, (types.ModuleType, types.MemberDescriptorType))
+    """Whether a value may be replaced by another: an installed module is what it is, and so is a
+    slot."""
+    if isinstance(value, types.ModuleType):
+        return is_open(value) and not installed_module(value)
+    return not isinstance(value, types.MemberDescriptorType)
 
 
 def is_data(value: Any) -> bool:

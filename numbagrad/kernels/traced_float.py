@@ -75,10 +75,10 @@ class TracedFloat:
                 mine()
                 theirs()
 
-            value = function(self.value, other.value)
+            value = _tried(pin, function, self.value, other.value)
             return TracedFloat(text.format(self.text, other.text), value, pin, self._decide)
         if type(other) in (float, int, bool):
-            value = function(self.value, other)
+            value = _tried(self._pin, function, self.value, other)
             return self._with(text.format(self.text, repr(other)), value)
         return NotImplemented
 
@@ -93,7 +93,7 @@ class TracedFloat:
 
     def through(self, name: str, function: Callable[[Any], float]) -> TracedFloat:
         """``function`` of it, which expressions call ``name``."""
-        return self._with(f"{name}({self.text})", function(self.value))
+        return self._with(f"{name}({self.text})", _tried(self._pin, function, self.value))
 
     def __neg__(self) -> TracedFloat:
         return self._with(f"(-{self.text})", -self.value)
@@ -133,6 +133,16 @@ class TracedFloat:
     def __hash__(self) -> int:
         HASHED.append(self)
         return hash(self.asked())
+
+
+def _tried(pin: Callable[[], None], function: Callable[..., Any], *values: Any) -> Any:
+    """``function(*values)``. Where it raises, as a division by 0, the values decide: the user may
+    catch that."""
+    try:
+        return function(*values)
+    except (ArithmeticError, ValueError):
+        pin()
+        raise
 
 
 def ask_in_closure(function: Any) -> None:
@@ -211,7 +221,7 @@ def _install_arithmetic() -> None:
         def asked(self: Any, *others: Any, called: str = called, f: Any = function) -> Any:
             if others:
                 return f(float(self), *others)
-            found = f(self.value)
+            found = _tried(self._pin, f, self.value)
             self._decide(f"{called}({self.text})", found)
             return found
 

@@ -224,6 +224,10 @@ class PointwiseOp:
         if len(tensors) > 1 and any([t._device is not device for t in tensors]):
             args, device = beside_others(self.name, args)
             tensors = [a for a in args if isinstance(a, Tensor)]
+        if len(tensors) > 1 and any([not t._array.ndim for t in tensors]):
+            narrowed = _narrowed(args, tensors, self.result)
+            if narrowed is not args:
+                return self.general(narrowed)
         out_dtype = self.result_dtype(args)
         shape = tensors[0]._array.shape
         if any([t._array.shape != shape for t in tensors]):
@@ -426,6 +430,33 @@ def _layout(args: tuple) -> tuple:
         else:
             key.append(type(a))
     return tuple(key)
+
+
+def _narrowed(args: tuple, tensors: list[Tensor], result: str) -> tuple:
+    """``args``, of which tensors without dims are cast to what those with dims have in common, if
+    that is of their kind and holds less: 0.1 of float64 beside float32 is the 0.1 of float32.
+
+    result: of the op. Integers are cast to floats at once where these are computed with; beside
+    halves, which are computed with in float32, floats are cast to be compared alone.
+    """
+    from .elementwise import cast
+
+    kinds = [t._dtype for t in tensors if t._array.ndim]
+    if not kinds:
+        return args
+    common = functools.reduce(dtypes.promote_types, kinds)
+    if result == "float" and not common.is_floating_point:
+        return args
+    if result != "bool" and common.is_floating_point and common.itemsize < 4:
+        return args
+    wide = {
+        id(t): cast(t, common)
+        for t in tensors
+        if not t._array.ndim
+        and t._dtype.category == common.category
+        and dtypes.promote_types(t._dtype, common) is not common
+    }
+    return tuple([wide.get(id(a), a) for a in args]) if wide else args
 
 
 def _with_keywords(op: PointwiseOp, args: tuple, kwargs: dict) -> tuple:

@@ -42,6 +42,8 @@ def items(dtype: str, form: str) -> list[Item]:
 def test_rows_in_halves(dtype: str, form: str) -> None:
     chosen = items(dtype, form)
     assert len(chosen) > 30
+    if form == "outside":  # as for float32, see test_compiled_ops.py
+        chosen = chosen[::2]
     wrong = agree(chosen)
     assert not wrong, "\n".join(wrong[:5])
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import types
+
 import pytest
 
 import numbagrad as ng
 from numbagrad import nn, optim
+from numbagrad.errors import RecordingError
 
 
 class Reading:
@@ -131,3 +136,100 @@ def test_groups_that_exchange_their_lists_of_parameters_are_noticed(kind):
     losses, parameters = trained(ng.compile)
     assert losses == pytest.approx(expected[0])
     assert parameters == pytest.approx(expected[1])
+
+
+class First:
+    factor = 2.0
+
+    def scaled(self, x):
+        return x * self.factor
+
+
+class Second:
+    factor = 7.0
+
+    def scaled(self, x):
+        return x * self.factor + 1.0
+
+
+class Constant:
+    def __init__(self, value):
+        self.value = value
+
+    def __get__(self, instance, owner=None):
+        return self.value
+
+
+def test_an_object_of_another_class_is_noticed():
+    for use in (
+        lambda x, each: x * each.factor,
+        lambda x, each: each.scaled(x),
+        lambda x, each: x * (2.0 if isinstance(each, First) else 7.0),
+    ):
+        each = First()
+        compiled = ng.compile(lambda x, use=use, each=each: use(x, each))
+        expected = use(ng.ones(1), each).item()
+        assert [compiled(ng.ones(1)).item() for _ in range(2)] == [expected] * 2
+        each.__class__ = Second  # as a reload in a notebook does
+        assert compiled(ng.ones(1)).item() == use(ng.ones(1), each).item() != expected
+
+
+def test_a_module_in_an_attribute_is_noticed():
+    one, other = types.ModuleType("one"), types.ModuleType("other")
+    one.factor, other.factor = 2.0, 5.0
+    whole = types.ModuleType("whole")
+    for settings in (types.SimpleNamespace(), First(), whole, type("Settings", (), {})):
+        settings.backend = one
+        compiled = ng.compile(lambda x, settings=settings: x * settings.backend.factor)
+        assert compiled(ng.ones(1)).item() == 2.0
+        settings.backend = other
+        assert compiled(ng.ones(1)).item() == 5.0
+
+
+def test_a_module_in_a_global_is_noticed():
+    space = {"one": types.ModuleType("one"), "other": types.ModuleType("other"), "ng": ng}
+    space["one"].factor, space["other"].factor = 2.0, 5.0
+    exec("backend = one\n\ndef scaled(x):\n    return x * backend.factor\n", space)
+    compiled = ng.compile(space["scaled"])
+    assert compiled(ng.ones(1)).item() == 2.0
+    space["backend"] = space["other"]
+    assert compiled(ng.ones(1)).item() == 5.0
+
+
+def test_a_descriptor_that_is_replaced_is_noticed(monkeypatch):
+    monkeypatch.setattr(First, "factor", Constant(3.0))
+    each = First()
+    compiled = ng.compile(lambda x: x * each.factor)
+    assert compiled(ng.ones(1)).item() == 3.0
+    monkeypatch.setattr(First, "factor", Constant(4.0))
+    assert compiled(ng.ones(1)).item() == 4.0
+    monkeypatch.setattr(First, "factor", 5.0)
+    assert compiled(ng.ones(1)).item() == 5.0
+
+
+def test_the_sign_of_a_zero_is_noticed():
+    settings = {"k": 0.0}
+    compiled = ng.compile(lambda x: x * math.copysign(1.0, settings["k"]))
+    assert compiled(ng.ones(1)).item() == 1.0
+    settings["k"] = -0.0
+    assert compiled(ng.ones(1)).item() == -1.0
+
+
+@pytest.mark.parametrize("values", [(True, False), (None, 1.0), (False, None)])
+def test_a_flag_among_slots_is_carried_or_refused(values):
+    @dataclasses.dataclass(slots=True)
+    class State:
+        flag: object
+
+    state = State(values[0])
+
+    def step(x):
+        out = x * (2.0 if state.flag == values[0] else 3.0)
+        state.flag = values[1] if state.flag == values[0] else values[0]
+        return out
+
+    compiled = ng.compile(step)
+    with pytest.raises(RecordingError, match="changes the Python value 'flag'"):
+        for _ in range(3):  # the first call may make what a call keeps
+            compiled(ng.ones(1))
+    assert state.flag in values
