@@ -371,7 +371,11 @@ class AccumulateGrad(Node):
             held._add_in_place(grads[0])
         if self._hooks is not None:
             for hook in list(self._hooks.accumulated.values()):
-                hook(leaf)
+                if hook(leaf) is not None:
+                    raise GradError(
+                        "register_post_accumulate_grad_hook: a hook should return None, but one "
+                        "returned a value. Change tensor.grad in it instead."
+                    )
 
     def _made_hooks(self) -> Hooks:
         AccumulateGrad.hooked = True

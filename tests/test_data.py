@@ -158,10 +158,23 @@ def test_samplers_and_batch_samplers_decide():
     assert len(DataLoader(pair(3), batch_size=None)) == 3
 
 
+def test_single_samples_are_converted():
+    samples = [{"x": np.float32(1.5), "more": (np.int64(3), np.ones(2), "name")}]
+    (found,) = DataLoader(samples, batch_size=None)
+    assert isinstance(found["x"], ng.Tensor) and found["x"].item() == 1.5
+    count, array, name = found["more"]
+    assert (count.item(), array.tolist(), name) == (3, [1.0, 1.0], "name")
+    assert list(DataLoader([1, 2], batch_size=None, collate_fn=str)) == ["1", "2"]
+    for loader in (DataLoader([1, 2], batch_sampler=[[0, 1]]), DataLoader([1, 2], batch_size=2)):
+        assert [batch.tolist() for batch in loader] == [[1, 2]]
+
+
 def test_streams():
     assert [b.tolist() for b in DataLoader(Stream(), batch_size=2)] == [[0, 1], [2, 3], [4]]
     assert len(list(DataLoader(Stream(), batch_size=2, drop_last=True))) == 2
     assert list(DataLoader(Stream(), batch_size=None)) == [0, 1, 2, 3, 4]
+    doubled = DataLoader(Stream(), batch_size=None, collate_fn=lambda sample: 2 * sample)
+    assert list(doubled) == [0, 2, 4, 6, 8]
     with pytest.raises(ValueError, match="IterableDataset"):
         DataLoader(Stream(), shuffle=True)
 

@@ -17,7 +17,8 @@ __all__: list[str] = []
 class Fetcher:
     """The parts of a loader that a worker needs.
 
-    single: whether a sample is a batch, not collated. batch_size: of a stream, or None.
+    single: whether a sample is a batch; collate_fn gets it as it is. batch_size: of a stream, or
+    None.
     """
 
     dataset: Any
@@ -42,8 +43,11 @@ class Fetcher:
     def batch(self) -> Callable[[Any], Any]:
         """What makes a batch of the indices that the loader sends."""
         if self.single:
-            return self.dataset.__getitem__
+            return self._converted
         return self.whole or self._collated
+
+    def _converted(self, index: int) -> Any:
+        return self.collate_fn(self.dataset[index])
 
     def _collated(self, indices: list[int]) -> Any:
         many = getattr(self.dataset, "__getitems__", None)
@@ -54,7 +58,7 @@ class Fetcher:
         """The batches of an IterableDataset."""
         samples = iter(self.dataset)
         if self.batch_size is None:
-            yield from samples
+            yield from map(self.collate_fn, samples)
             return
         while batch := list(itertools.islice(samples, self.batch_size)):
             if len(batch) == self.batch_size or not self.drop_last:

@@ -13,7 +13,7 @@ from typing import Any
 from ..kernels import machine
 from ..ops.from_data import tensor
 from ..ops.random import randint, state_for
-from .collate import default_collate
+from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import Fetcher
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
@@ -30,11 +30,11 @@ _FIXED = frozenset(
 class DataLoader:
     """Iterates over batches of ``dataset``.
 
-    batch_size: None gives single samples, not collated. shuffle: a new random order each time.
-    sampler, batch_sampler: other orders of indices, or of lists of them. drop_last: leave out a
-    shorter last batch. collate_fn: makes a batch of a list of samples. generator: the random
-    numbers of the order and of the workers' seeds; after ``manual_seed`` or with a seeded one all
-    of it repeats.
+    batch_size: None gives single samples, by ``default_convert`` or collate_fn. shuffle: a new
+    random order each time. sampler, batch_sampler: other orders of indices, or of lists of them.
+    drop_last: leave out a shorter last batch. collate_fn: makes a batch of a list of samples.
+    generator: the random numbers of the order and of the workers' seeds; after ``manual_seed`` or
+    with a seeded one all of it repeats.
 
     num_workers: processes that make the batches; the order is that of ``num_workers=0``, where
     they are made in this process. Worker k seeds ``random``, NumPy and numbagrad from ``base_seed +
@@ -125,7 +125,9 @@ class DataLoader:
         self.generator = generator
         self.prefetch_factor = prefetch_factor or (2 if num_workers else None)
         self.persistent_workers = persistent_workers
-        self.collate_fn = default_collate if collate_fn is None else collate_fn
+        single = batch_size is None and self.batch_sampler is None
+        usual = default_convert if single else default_collate
+        self.collate_fn = usual if collate_fn is None else collate_fn
         self._batches: Any = None  # the iterator of persistent workers
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -57,6 +57,10 @@ def test_statistics_move_the_version_and_stay_in_eval():
     before = module.running_var.tolist()
     module.eval()(x)
     assert module.running_var.tolist() == before and module.num_batches_tracked.item() == 1
+    module.track_running_stats = False
+    module.reset_running_stats()  # of which there are none then, as in PyTorch
+    assert module.running_var.tolist() == before
+    module.track_running_stats = True
     module.reset_running_stats()
     assert module.running_var.tolist() == [1.0, 1.0] and module.num_batches_tracked.item() == 0
 

@@ -61,7 +61,9 @@ class _NormBase(Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Forget what was seen."""
+        """Forget what was seen, if that is kept."""
+        if not self.track_running_stats:
+            return
         if self.running_mean is not None:
             self.running_mean.zero_()
         if self.running_var is not None:
