@@ -155,7 +155,7 @@ def test_the_gradient_of_a_tensor_by_itself_is_one_kernel():
 def test_a_post_accumulate_hook_that_returns_something_is_refused():
     x = ng.ones(2, requires_grad=True)
     x.register_post_accumulate_grad_hook(lambda t: t.grad * 2)
-    with pytest.raises(GradError, match="should return None.*Change tensor.grad"):
+    with pytest.raises(GradError, match=r"should return None.*Change tensor.grad"):
         x.sum().backward()
 
 
