@@ -127,7 +127,7 @@ class Shaped:
         return strides if dim is None else strides[dim]
 
     def _is_view(self) -> bool:
-        """Whether a gradient goes on to the tensor whose memory this is a view of."""
+        """Whether this shows the memory of another tensor, its base."""
         return self._base is not None
 
     def storage_offset(self) -> int:

@@ -71,7 +71,7 @@ def flatten(value: Any, leaves: list[Any], objects: Above = None) -> Any:
         return made, tuple([(k, flatten(v, leaves, objects)) for k, v in value.items()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind, tuple([flatten(v, leaves, objects) for v in value])
-    if kind is deque or (isinstance(value, tuple) and _is_plain_tuple(value)):
+    if kind is deque or (isinstance(value, tuple) and _has_tensors_alone(value)):
         special = value.maxlen if isinstance(value, deque) else TUPLE
         return (kind, special), tuple(
             [(k, flatten(v, leaves, objects)) for k, v in enumerate(value)]
@@ -91,9 +91,9 @@ def flatten(value: Any, leaves: list[Any], objects: Above = None) -> Any:
     return LEAF
 
 
-def _is_plain_tuple(value: tuple[Any, ...]) -> bool:
-    """Whether a tuple of a class of its own is what is in it, and has tensors there."""
-    plain = type(value).__new__ is tuple.__new__ and not getattr(value, "__dict__", None)
+def _has_tensors_alone(value: tuple[Any, ...]) -> bool:
+    """Whether a tuple of a class of its own has tensors, and no attributes beside them."""
+    plain = not getattr(value, "__dict__", None)
     return plain and any([isinstance(each, Tensor) for each in value])
 
 

@@ -389,13 +389,11 @@ def test_a_sequence_resumes_and_refuses():
         scheduler.step()
         expected.append(scheduler.get_last_lr())
     resumed = sequence(optim, optimizer)
-    older = {name.removeprefix("_") if name != "_last_lr" else name: v for name, v in saved.items()}
-    for state in (saved, older):  # an older version's names had no underscore
-        resumed.load_state_dict(copy.deepcopy(state))
-        optimizer.param_groups[0]["lr"] = rate
-        for rates in expected:
-            resumed.step()
-            assert resumed.get_last_lr() == rates
+    resumed.load_state_dict(saved)
+    optimizer.param_groups[0]["lr"] = rate
+    for rates in expected:
+        resumed.step()
+        assert resumed.get_last_lr() == rates
     kinds = optim.lr_scheduler
     parts = [kinds.StepLR(optimizer, 2), kinds.StepLR(optimizer, 3)]
     with pytest.raises(ValueError, match="one milestone fewer"):

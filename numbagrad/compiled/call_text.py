@@ -329,8 +329,9 @@ def _nested(w: Writer, spec: Any, texts: list[str]) -> str:
     return f"{w.name('type', kind)}({', '.join(items)})"
 
 
-_ELSEWHERE = "ArithmeticError, AttributeError, LookupError, NameError, ValueError"
-"""What guards and numbers raise that do not fit a call: a division by 0, a name that has gone."""
+_MISSES = "ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError"
+"""What guards and numbers raise that do not fit a call: a division by 0, a root that is complex, a
+name that has gone."""
 
 
 def compile_call(w: Writer, count: int, renewals: list[str]) -> Callable[[tuple], Any]:
@@ -349,7 +350,7 @@ def compile_call(w: Writer, count: int, renewals: list[str]) -> Callable[[tuple]
     lines += [f"            {'or ' if k else ''}{g}" for k, g in enumerate(w.guards)]
     lines += ["        ):", "            return MISS"]
     lines += [f"        n{k} = {text}" for k, text in enumerate(w.numbers)]
-    lines += [f"    except ({_ELSEWHERE}):", "        return MISS"]
+    lines += [f"    except ({_MISSES}):", "        return MISS"]
     lines += [f"    {line}" for line in (*renewals, *w.before)]
     lines += [
         "    if status:",

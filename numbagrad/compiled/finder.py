@@ -26,7 +26,17 @@ import numpy as np
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
 from .named import filled, globals_of, imported_by, names_of, undefined_in
-from .places import ABSENT, DEFAULTS, MOST, Lacking, Place, containers, is_container, under
+from .places import (
+    ABSENT,
+    DEFAULTS,
+    MOST,
+    ClassOf,
+    Lacking,
+    Place,
+    containers,
+    is_container,
+    under,
+)
 from .unnamed import IMPLICIT, called_by_us, implicit, implicit_items, making
 from .whose import (
     FOREIGN,
@@ -310,8 +320,7 @@ class _Finder:
                     if counts(value) and getattr(each, name, None) is value:
                         yield _place(f"{{}}.{name}", each, name, value)
                     elif isinstance(each, type) and is_open(value):  # a descriptor of the user
-                        text = f"vars({{}}).get({name!r}, ABSENT)"
-                        yield Place(text, each, name, value, own=True)
+                        yield _own(each, name, value)
                 if isinstance(each, type):
                     yield from self.places_of_bases(each)
             else:
@@ -334,8 +343,7 @@ class _Finder:
         """The data that a class has from others: it may get its own."""
         for name in sorted(self.names.keys() - vars(kind).keys()):
             if is_data(of_class(kind, name)):
-                text = f"vars({{}}).get({name!r}, ABSENT)"
-                yield Place(text, kind, name, ABSENT, own=True)
+                yield _own(kind, name, ABSENT)
 
     def places_of_function(self, function: types.FunctionType) -> Iterator[Place]:
         """What a function closes over, its globals, and its code and defaults."""
@@ -356,8 +364,8 @@ class _Finder:
     def places_of_object(self, each: Any) -> Iterator[Place]:
         """The attributes of an object whose names occur: its own, and those it may get; and its
         class, which may be another after a reload."""
-        if not (hasattr(type(each), "_hooks_of_all") or isinstance(each, dict)):
-            yield _attribute(each, "__class__")  # modules tell, optimisers stay what they are
+        if not hasattr(type(each), "_hooks_of_all"):  # modules tell, optimisers stay what they are
+            yield ClassOf("type({})", each, "__class__", type(each))
         slots = {*slots_of(type(each))}
         for name in sorted(self.names.keys() & slots):
             yield _attribute(each, name, loose=True)
@@ -410,8 +418,7 @@ class _Finder:
             for name in sorted({*self.names, *IMPLICIT, *unnamed}):
                 there, found = of_class(kind, name), getattr(kind, name, None)
                 if isinstance(there, classmethod):  # bound, it is another each time
-                    text, there = f"vars({{}}).get({name!r}, ABSENT)", vars(kind).get(name, ABSENT)
-                    yield Place(text, kind, name, there, own=True)
+                    yield _own(kind, name, vars(kind).get(name, ABSENT))
                 elif found is there or isinstance(there, staticmethod):
                     if isinstance(found, property) or is_code(found):
                         yield Place(f"{{}}.{name}", kind, name, found)
@@ -420,6 +427,11 @@ class _Finder:
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:
     content = containers(value)
     return Place(text, holder, name, value, told and not content, content)
+
+
+def _own(kind: type, name: str, value: Any) -> Place:
+    """What a class has itself."""
+    return Place(f"vars({{}}).get({name!r}, ABSENT)", kind, name, value, own=True)
 
 
 def _attribute(holder: Any, name: str, loose: bool = False) -> Place:

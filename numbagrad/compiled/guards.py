@@ -106,7 +106,8 @@ class Writer:
 
 
 _RAISING = re.compile(r"[/%]|\*\*|math\.")
-"""What stands in expressions of floats that may raise: a float times another does not."""
+"""What stands in expressions that may raise: a float times another does not, nor do whole numbers
+of a size that anybody counts to."""
 
 
 def _reads_options(function: Any, found: list[Options]) -> bool:

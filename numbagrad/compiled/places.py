@@ -68,7 +68,7 @@ PLAIN = frozenset(
 """Types whose values are the same where they are equal."""
 
 _FLAGS = frozenset((bool, type(None)))
-"""Types of values that decide something, in attributes of which a string may be a log."""
+"""Types of values that decide something. A string does too, but may as well be a log."""
 
 DEFAULTS = ("__defaults__", "__kwdefaults__")
 _OF_FUNCTIONS = {"__code__": "the code"} | dict.fromkeys(DEFAULTS, "the defaults")
@@ -127,8 +127,8 @@ class Place:
         return same(self.now(), self.value)
 
     def is_flag(self) -> bool:
-        """Whether one plain value has been put in the place of another, and not both are numbers,
-        which calls count."""
+        """Whether what stood there and what does now are plain values that decide something, and
+        not both numbers, which calls count."""
         kinds = {type(self.value), type(self.now())}
         return kinds <= {*_FLAGS, int, float} and not kinds.isdisjoint(_FLAGS)
 
@@ -152,6 +152,21 @@ class Place:
             refill(container, copy)
         if self.now() is not self.value:
             put(self.holder, self.name, self.value)
+
+
+@dataclass(frozen=True)
+class ClassOf(Place):
+    """The class of an object, which a reload in a notebook replaces: what it really is, whatever
+    the object says of itself."""
+
+    def now(self) -> Any:
+        """The class."""
+        return type(self.holder)
+
+    def restore(self) -> None:
+        """Give the object its class back."""
+        if type(self.holder) is not self.value:
+            object.__setattr__(self.holder, "__class__", self.value)
 
 
 @dataclass(frozen=True)
@@ -186,6 +201,8 @@ def same_elements(x: Any, y: Any) -> bool:
     """Whether two arrays of NumPy, or of ``array``, are equal to the last bit."""
     if type(x) is np.ndarray and (x.dtype is not y.dtype or x.shape != y.shape):
         return False
+    if type(x) is np.ndarray and x.dtype.names is not None:  # what is between fields means nothing
+        return all([same_elements(x[name], y[name]) for name in x.dtype.names])
     return bool(x.tobytes() == y.tobytes())
 
 
@@ -224,8 +241,8 @@ def same(x: Any, y: Any) -> bool:
         return False
     if isinstance(x, tuple):
         return len(x) == len(y) and all(map(same, x, y))
-    if type(x) is float and x == 0:
-        return y == 0 and math.copysign(1, x) == math.copysign(1, y)
+    if isinstance(x, (float, np.floating)) and x == 0:
+        return bool(y == 0 and math.copysign(1, x) == math.copysign(1, y))
     return (type(x) in PLAIN or isinstance(x, np.generic)) and bool(x == y)
 
 
@@ -253,7 +270,10 @@ def alike(content: Content) -> bool:
     """Whether lists and dicts hold what they held."""
     for container, copy in content:
         if isinstance(container, (np.ndarray, array)):
-            if not same_elements(container, copy):
+            if type(container) is np.ndarray and container.dtype.kind == "O":
+                if container.shape != copy.shape or not _all_same([*container.flat], [*copy.flat]):
+                    return False
+            elif not same_elements(container, copy):
                 return False
             continue
         if len(container) != len(copy):
@@ -288,10 +308,11 @@ def containers(value: Any, carried: Locations = frozenset()) -> Content:
         if id(each) in found:
             continue
         if type(each) is np.ndarray:
-            known = each.dtype.kind in "biufcmMOSU" or each.dtype.names is not None
-            if each.nbytes <= min(MOST_BYTES, room) and known:
+            if each.nbytes <= min(MOST_BYTES, room) and _is_known(each.dtype):
                 found[id(each)] = each, each.copy()
                 room -= max(each.nbytes, 64)
+                if each.dtype.kind == "O":
+                    waiting.extend(each.flat)
             continue
         if not is_container(each) or len(each) > MOST:
             continue
@@ -306,6 +327,13 @@ def containers(value: Any, carried: Locations = frozenset()) -> Content:
                 _leave_out(each, copy, carried)
         waiting.extend(copy.values() if isinstance(copy, dict) else copy)
     return tuple(found.values())
+
+
+def _is_known(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of ``dtype`` are compared."""
+    if dtype.names is None:
+        return dtype.kind in "biufcmMOSU"
+    return all([dtype[name].kind in "biufcmMSU" for name in dtype.names])
 
 
 def under(value: Any) -> Any:

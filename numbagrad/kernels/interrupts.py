@@ -7,6 +7,7 @@ process. Start reading at ``held``.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ __all__ = ["held", "interruptible"]
 
 _waiting = False
 """Whether an interrupt has come that nobody has been told of."""
+
+_holding = False
+"""Whether the main thread is in ``held``, and not in what is interruptible there."""
 
 
 @contextmanager
@@ -47,36 +51,46 @@ def interruptible(function: Callable[..., Any], *args: Any, **kwargs: Any) -> An
             _begin()
 
 
-def _main() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
 def _raises_here() -> bool:
-    return signal.getsignal(signal.SIGINT) is signal.default_int_handler and _main()
+    there = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return there and threading.get_ident() == threading.main_thread().ident
 
 
 def _holds_here() -> bool:
-    return signal.getsignal(signal.SIGINT) is _wait and _main()
+    return _holding and threading.get_ident() == threading.main_thread().ident
 
 
 def _begin() -> None:
+    global _waiting, _holding
+    _waiting, _holding = False, True
     signal.signal(signal.SIGINT, _wait)
 
 
 def _end() -> None:
-    """As outside again; raise what has waited."""
-    global _waiting
+    """As outside again; raise what has waited. Another handler that was put in meanwhile stays."""
+    global _waiting, _holding
+    _holding = False  # from now on ``_wait`` does what Python's handler does
     if signal.getsignal(signal.SIGINT) is _wait:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if _waiting:
-        _waiting = False
+    waited, _waiting = _waiting, False
+    if waited:
         raise KeyboardInterrupt
 
 
 def _wait(number: int, frame: Any) -> None:
-    """The handler within ``held``."""
+    """The handler within ``held``, and in the place of Python's wherever else it was put."""
     global _waiting
-    if _waiting:
+    if _waiting or not _holding:
         _waiting = False
         raise KeyboardInterrupt
     _waiting = True
+
+
+def _in_child() -> None:
+    """In the child of a fork that another thread made meanwhile nobody is in ``held``."""
+    global _waiting, _holding
+    _waiting = _holding = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

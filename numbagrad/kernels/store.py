@@ -25,6 +25,7 @@ import threading
 import time
 import types
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -259,8 +260,19 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {recipe[2]}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)
-        dispatcher.compile = held()(dispatcher.compile)
+        dispatcher.compile = _compile_whole(dispatcher)
     return dispatcher
+
+
+def _compile_whole(dispatcher: Any) -> Callable[[Any], Any]:
+    """``dispatcher.compile``, which an interrupt does not leave before the code is kept."""
+    compile_, this = type(dispatcher).compile, weakref.ref(dispatcher)
+
+    def whole(signature: Any) -> Any:
+        with held():
+            return compile_(this(), signature)
+
+    return whole
 
 
 @contextmanager

@@ -79,7 +79,8 @@ class TracedFloat:
             return TracedFloat(text.format(self.text, other.text), value, pin, self._decide)
         if type(other) in (float, int, bool):
             value = _tried(self._pin, function, self.value, other)
-            return self._with(text.format(self.text, repr(other)), value)
+            written = f"({other!r})" if other < 0 else repr(other)  # -2 ** k is -(2 ** k)
+            return self._with(text.format(self.text, written), value)
         return NotImplemented
 
     def pin(self) -> None:

@@ -42,10 +42,17 @@ def _log(x: Any, *base: Any) -> Any:
     return found / _natural(*base) if base else found
 
 
+def _ldexp(x: Any, i: Any) -> float:
+    """Whose exponent must be an int: it is asked for."""
+    x, i = [each.asked() if type(each) is TracedFloat else each for each in (x, i)]
+    return math.ldexp(x, i)
+
+
 _natural = _traced("log", math.log)
 _pow.plain, _log.plain = math.pow, math.log  # type: ignore[attr-defined]
+_ldexp.plain = math.ldexp  # type: ignore[attr-defined]
 _NAMES = "sqrt exp expm1 exp2 log1p log2 log10 sin cos tan tanh cbrt".split()
-_TRACED: dict[str, Callable[..., Any]] = {"pow": _pow, "log": _log}
+_TRACED: dict[str, Callable[..., Any]] = {"pow": _pow, "log": _log, "ldexp": _ldexp}
 _TRACED |= {name: _traced(name, getattr(math, name)) for name in _NAMES if hasattr(math, name)}
 _MODULE = ModuleType("math", math.__doc__)
 _MODULE.__dict__.update({**vars(math), **_TRACED})

@@ -202,7 +202,7 @@ def _scaled(x: Any, y: Any, alpha: Any) -> Tensor:
 
         x = tensor(x)
     kinds = {v._dtype if isinstance(v, Tensor) else dtypes.of_number(v) for v in (x, y)}
-    if kinds == {dtypes.bool_}:  # alpha is a bool as well
+    if kinds == {dtypes.bool_}:  # of alpha then counts whether it is 0
         return f.Add.op.binary(x, y) if alpha else f.Add.op.binary(x, f.Mul.op.binary(y, False))
     return f.AddScaled.op(x, y, alpha)
 

@@ -67,7 +67,7 @@ class TruncDivide(Elementwise):
     """The integer x / y without what is behind its point; of integers."""
 
     def formula(x, y):
-        floor = x // y
+        floor = x // y if y != -1 else -x  # the least number has no opposite, and stays
         return floor + 1 if floor < 0 and floor * y != x else floor
 
 

@@ -73,6 +73,7 @@ class PointwiseOp:
         self.lead = 0
         self.plans: dict[Any, SavePlan] = {}
         self.nests: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.casts: dict[tuple[Any, ...], DType] = {}  # what some operands are cast to first
         self.walks: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # the same on a GPU
 
     # -- the formula and its gradients, read when first needed ------------------------------------
@@ -210,6 +211,8 @@ class PointwiseOp:
             out = self._seen_before(args)
             if out is not None:
                 return out
+        if self.casts and (common := self.casts.get(_layout(args))) is not None:
+            return self._after_casts(args, common)
         if machine.autocasting:
             args = raised_args(self.name, args)
         args = tuple([self._checked(i, a) for i, a in enumerate(args)])
@@ -225,9 +228,10 @@ class PointwiseOp:
             args, device = beside_others(self.name, args)
             tensors = [a for a in args if isinstance(a, Tensor)]
         if len(tensors) > 1 and any([not t._array.ndim for t in tensors]):
-            narrowed = _narrowed(args, tensors, self.result)
-            if narrowed is not args:
-                return self.general(narrowed)
+            common = _common(self, tensors)
+            if common is not None:
+                self.casts[_layout(args)] = common
+                return self._after_casts(args, common)
         out_dtype = self.result_dtype(args)
         shape = tensors[0]._array.shape
         if any([t._array.shape != shape for t in tensors]):
@@ -245,6 +249,10 @@ class PointwiseOp:
             self._remember(args, out, operands, order)
         self._record_if_needed(args, out)
         return out
+
+    def _after_casts(self, args: tuple, common: DType) -> Tensor:
+        cast = _cast_to(common, args)
+        return self.general(tuple([cast.get(id(a), a) for a in args]))
 
     def _seen_before(self, args: tuple) -> Tensor | None:
         """The result for operands whose shapes, strides and dtypes have come before.
@@ -432,31 +440,43 @@ def _layout(args: tuple) -> tuple:
     return tuple(key)
 
 
-def _narrowed(args: tuple, tensors: list[Tensor], result: str) -> tuple:
-    """``args``, of which tensors without dims are cast to what those with dims have in common, if
-    that is of their kind and holds less: 0.1 of float64 beside float32 is the 0.1 of float32.
+_STEPS = frozenset(
+    """clamp clamp_max clamp_min copysign floor_divide fmax fmin fmod maximum minimum remainder
+    trunc_divide""".split()
+)
+"""Ops beside the comparisons of which a last bit of an operand, or one that does not fit, decides
+the result."""
 
-    result: of the op. Integers are cast to floats at once where these are computed with; beside
-    halves, which are computed with in float32, floats are cast to be compared alone.
+
+def _common(op: PointwiseOp, tensors: list[Tensor]) -> DType | None:
+    """What tensors without dims are cast to before the op: the dtype of those with dims, where that
+    decides and holds less. 0.1 of float64 beside float32 is the 0.1 of float32, as in PyTorch.
+
+    Of other ops the loop converts them, with what they hold, and rounds once.
     """
-    from .elementwise import cast
-
+    if op.result != "bool" and op.name not in _STEPS:
+        return None
     kinds = [t._dtype for t in tensors if t._array.ndim]
     if not kinds:
-        return args
+        return None
     common = functools.reduce(dtypes.promote_types, kinds)
-    if result == "float" and not common.is_floating_point:
-        return args
-    if result != "bool" and common.is_floating_point and common.itemsize < 4:
-        return args
-    wide = {
-        id(t): cast(t, common)
-        for t in tensors
-        if not t._array.ndim
-        and t._dtype.category == common.category
-        and dtypes.promote_types(t._dtype, common) is not common
+    if op.result != "bool" and common.is_floating_point and common.itemsize < 4:
+        return None  # what is computed beside halves is float32
+    return common if _cast_to(common, tuple(tensors)) else None
+
+
+def _cast_to(common: DType, args: tuple) -> dict[int, Tensor]:
+    """Those of ``args`` without dims that ``common`` holds no more, by id, cast to it."""
+    from .elementwise import cast
+
+    return {
+        id(a): cast(a, common)
+        for a in args
+        if isinstance(a, Tensor)
+        and not a._array.ndim
+        and a._dtype.category == common.category
+        and dtypes.promote_types(a._dtype, common) is not common
     }
-    return tuple([wide.get(id(a), a) for a in args]) if wide else args
 
 
 def _with_keywords(op: PointwiseOp, args: tuple, kwargs: dict) -> tuple:

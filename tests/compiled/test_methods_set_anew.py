@@ -6,6 +6,7 @@ import dataclasses
 import math
 import types
 
+import numpy as np
 import pytest
 
 import numbagrad as ng
@@ -174,6 +175,33 @@ def test_an_object_of_another_class_is_noticed():
         assert compiled(ng.ones(1)).item() == use(ng.ones(1), each).item() != expected
 
 
+def test_a_dict_of_another_class_is_noticed_and_what_an_object_says_of_itself_is_not_asked():
+    class One(dict):
+        factor = 2.0
+
+    class Other(One):
+        factor = 7.0
+
+    each = One()
+    compiled = ng.compile(lambda x: x * each.factor)
+    assert compiled(ng.ones(1)).item() == 2.0
+    each.__class__ = Other
+    assert compiled(ng.ones(1)).item() == 7.0
+
+    class Proxy:
+        asked, factor = 0, 3.0
+
+        @property
+        def __class__(self):
+            Proxy.asked += 1
+            return type(f"Made{Proxy.asked}", (), {})
+
+    proxy = Proxy()
+    compiled = ng.compile(lambda x: x * proxy.factor)
+    assert [compiled(ng.ones(1)).item() for _ in range(3)] == [3.0] * 3
+    assert len(compiled.recordings) == 1
+
+
 def test_a_module_in_an_attribute_is_noticed():
     one, other = types.ModuleType("one"), types.ModuleType("other")
     one.factor, other.factor = 2.0, 5.0
@@ -212,6 +240,10 @@ def test_the_sign_of_a_zero_is_noticed():
     compiled = ng.compile(lambda x: x * math.copysign(1.0, settings["k"]))
     assert compiled(ng.ones(1)).item() == 1.0
     settings["k"] = -0.0
+    assert compiled(ng.ones(1)).item() == -1.0
+    settings["k"] = np.float64(0.0)
+    assert compiled(ng.ones(1)).item() == 1.0
+    settings["k"] = np.float64(-0.0)
     assert compiled(ng.ones(1)).item() == -1.0
 
 

@@ -20,6 +20,11 @@ RAISING = {
     "int": (lambda k: int(k), (ValueError, OverflowError), (1.0, 2.0, math.inf, math.nan)),
     "round": (lambda k: round(k), (ValueError, OverflowError), (1.0, math.nan, 2.0)),
     "whole": (lambda k: 1 / k, ZeroDivisionError, (1, 2, 3, 4, 0, 5, 0)),
+    "ldexp": (lambda k: math.ldexp(1.0, k), OverflowError, (2, 3, 5000, 4, 2)),
+    "of a negative base": (lambda k: (-2.0) ** k, ZeroDivisionError, (2.0, 3.0, 2.0)),
+    "of -2": (lambda k: (-2) ** k, ZeroDivisionError, (2, 3, 4, 5, 2)),
+    "of zero": (lambda k: 0.0**k, ZeroDivisionError, (2.0, -1.0, 3.0)),
+    "root": (lambda k: 1.0 + abs(k**0.5), TypeError, (4.0, 9.0, -4.0, 16.0)),
 }
 
 
@@ -42,6 +47,7 @@ def test_what_is_caught_decides(name, kept, first):
     compiled = ng.compile(from_settings if kept else caught)
     if first != "a number":
         bad = [k for k in values if caught(ng.ones(1), k).item() == -9.0]
+        bad = bad or [k for k in values if k < 0]
         values = [*bad[:1], *values]
     for value in values:
         settings["k"] = value

@@ -16,6 +16,13 @@ class Pair(tuple):
     """Two of something."""
 
 
+class Made(tuple):
+    """With a ``__new__`` of its own."""
+
+    def __new__(cls, x, y):
+        return super().__new__(cls, (x, y))
+
+
 class Named(tuple):
     """It has attributes too."""
 
@@ -56,6 +63,9 @@ def test_a_tuple_of_a_class_of_its_own():
     product = ng.compile(lambda pair: (type(pair) is Pair) * pair[0] * pair[1])
     for k in (1.0, 2.0, 3.0):
         assert product(Pair([ng.full((1,), k), ng.ones(1)])).item() == k
+    made = ng.compile(lambda pair: (type(pair) is Made) * pair[0] * pair[1])
+    for k in (1.0, 2.0):
+        assert made(Made(ng.full((3,), k), ng.ones(3))).tolist() == [k] * 3
     scaled = ng.compile(lambda x, pair: x * pair[0])
     for k in (1.0, 2.0, 1.0):
         assert scaled(ng.ones(1), Pair([k, 0.0])).item() == k
@@ -119,6 +129,7 @@ def test_arrays_of_python_and_views_of_memory():
     [
         lambda: np.array([(1.0, 2)], [("a", "f4"), ("b", "i4")]),
         lambda: np.array([1.0, None], object),
+        lambda: np.array([(1.0, 2)], np.dtype([("b", "i1"), ("a", "f8")], align=True)[["a", "b"]]),
     ],
 )
 def test_arrays_in_a_closure(make):

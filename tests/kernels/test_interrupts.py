@@ -89,6 +89,35 @@ def test_a_handler_that_a_function_puts_in_stays():
     assert signal.signal(signal.SIGINT, signal.default_int_handler) is theirs
 
 
+def test_the_handler_put_in_elsewhere_is_as_pythons():
+    with held():
+        ours = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, ours)  # as one who puts back what was there
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with held():
+        """Nobody has asked since."""
+
+
+def test_a_second_one_at_the_very_end_leaves_nothing_behind(monkeypatch):
+    put = signal.signal
+
+    def interrupted(number, handler):
+        found = put(number, handler)
+        if handler is signal.default_int_handler:
+            interrupt()
+        return found
+
+    with pytest.raises(KeyboardInterrupt), held():
+        monkeypatch.setattr(signal, "signal", interrupted)
+        interrupt()
+    monkeypatch.undo()
+    with held():
+        """Nobody has asked since."""
+
+
 def test_a_generated_module_is_whole_or_not_there():
     text = "import signal\nsignal.raise_signal(signal.SIGINT)\nafter = 1\n"
     with pytest.raises(KeyboardInterrupt):
@@ -172,7 +201,7 @@ def test_interrupts_at_any_time_leave_a_step_that_runs(tmp_path):
         "from numbagrad import nn\n"
         "random.seed(5)\n"
         "net = nn.Sequential(nn.Linear(4, 9), nn.Tanh(), nn.Linear(9, 3))\n"
-        "optimizer = ng.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)\n"
+        "optimizer = ng.optim.SGD(net.parameters(), lr=0.01)\n"
         "@ng.compile\n"
         "def step(x):\n"
         "    optimizer.zero_grad()\n"

@@ -16,10 +16,6 @@ from .base import LRScheduler, looked_at, rates_in_a_step
 __all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
 
 
-_OLDER = {"schedulers": "_schedulers", "milestones": "_milestones"}
-"""Names in what an older version has saved."""
-
-
 def _check_schedulers(name: str, schedulers: Sequence[Any], optimizer: Optimizer) -> None:
     for i, scheduler in enumerate(schedulers):
         if not isinstance(scheduler, LRScheduler):
@@ -103,13 +99,10 @@ class SequentialLR(LRScheduler):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what ``state_dict`` returned."""
-        own = {_OLDER.get(n, n): v for n, v in state_dict.items()}
+        own = dict(state_dict)
         for scheduler, state in zip(self._schedulers, own.pop("_schedulers"), strict=True):
             scheduler.load_state_dict(state)
         vars(self).update(own)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({_OLDER.get(n, n): v for n, v in state.items()})
 
 
 class ChainedScheduler(LRScheduler):
@@ -146,7 +139,6 @@ class ChainedScheduler(LRScheduler):
 
     state_dict = SequentialLR.state_dict
     load_state_dict = SequentialLR.load_state_dict
-    __setstate__ = SequentialLR.__setstate__
 
 
 class ReduceLROnPlateau:
