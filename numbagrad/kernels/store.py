@@ -25,7 +25,6 @@ import threading
 import time
 import types
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +35,7 @@ import numba
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.compiler import Compiler
+from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
 from ..collector import seldom
@@ -260,19 +260,16 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {recipe[2]}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)
-        dispatcher.compile = _compile_whole(dispatcher)
+        dispatcher.__class__ = _Whole
     return dispatcher
 
 
-def _compile_whole(dispatcher: Any) -> Callable[[Any], Any]:
-    """``dispatcher.compile``, which an interrupt does not leave before the code is kept."""
-    compile_, this = type(dispatcher).compile, weakref.ref(dispatcher)
+class _Whole(CPUDispatcher):
+    """A dispatcher that an interrupt does not leave before the code is kept."""
 
-    def whole(signature: Any) -> Any:
+    def compile(self, sig: Any) -> Any:
         with held():
-            return compile_(this(), signature)
-
-    return whole
+            return super().compile(sig)
 
 
 @contextmanager
