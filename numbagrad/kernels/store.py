@@ -187,7 +187,7 @@ class KernelCache(FunctionCache):
         rtsys.initialize(target_context)
         for wait in tuple(elsewhere):
             wait(self.path(sig, target_context))
-        with self._guard_against_spurious_io_errors(), held():
+        with self._guard_against_spurious_io_errors():
             found = self._load_overload(sig, target_context)
         if found is not None:
             for tell in tuple(listeners):
@@ -265,7 +265,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
 
 
 class _Whole(CPUDispatcher):
-    """A dispatcher that an interrupt does not leave before the code is kept."""
+    """A dispatcher that an interrupt leaves only when its code, compiled or loaded, is kept."""
 
     def compile(self, sig: Any) -> Any:
         with held():
@@ -276,7 +276,7 @@ class _Whole(CPUDispatcher):
 def _compiling() -> Iterator[None]:
     """What is spared Numba while it compiles: passes of the collector, an import, detours."""
     _believe_in_blas()
-    with held(), seldom(), quick():
+    with seldom(), quick():
         yield
 
 

@@ -79,7 +79,9 @@ class TracedFloat:
             return TracedFloat(text.format(self.text, other.text), value, pin, self._decide)
         if type(other) in (float, int, bool):
             value = _tried(self._pin, function, self.value, other)
-            written = f"({other!r})" if other < 0 else repr(other)  # -2 ** k is -(2 ** k)
+            written = repr(other)
+            if written[0] == "-":  # -2 ** k is -(2 ** k)
+                written = f"({written})"
             return self._with(text.format(self.text, written), value)
         return NotImplemented
 

@@ -230,6 +230,8 @@ class PointwiseOp:
         if len(tensors) > 1 and any([not t._array.ndim for t in tensors]):
             common = _common(self, tensors)
             if common is not None:
+                if len(self.casts) >= 512:
+                    self.casts.clear()
                 self.casts[_layout(args)] = common
                 return self._after_casts(args, common)
         out_dtype = self.result_dtype(args)
@@ -251,8 +253,9 @@ class PointwiseOp:
         return out
 
     def _after_casts(self, args: tuple, common: DType) -> Tensor:
-        cast = _cast_to(common, args)
-        return self.general(tuple([cast.get(id(a), a) for a in args]))
+        from .elementwise import cast
+
+        return self.general(tuple([cast(a, common) if _holds_more(a, common) else a for a in args]))
 
     def _seen_before(self, args: tuple) -> Tensor | None:
         """The result for operands whose shapes, strides and dtypes have come before.
@@ -462,21 +465,14 @@ def _common(op: PointwiseOp, tensors: list[Tensor]) -> DType | None:
     common = functools.reduce(dtypes.promote_types, kinds)
     if op.result != "bool" and common.is_floating_point and common.itemsize < 4:
         return None  # what is computed beside halves is float32
-    return common if _cast_to(common, tuple(tensors)) else None
+    return common if any([_holds_more(t, common) for t in tensors]) else None
 
 
-def _cast_to(common: DType, args: tuple) -> dict[int, Tensor]:
-    """Those of ``args`` without dims that ``common`` holds no more, by id, cast to it."""
-    from .elementwise import cast
-
-    return {
-        id(a): cast(a, common)
-        for a in args
-        if isinstance(a, Tensor)
-        and not a._array.ndim
-        and a._dtype.category == common.category
-        and dtypes.promote_types(a._dtype, common) is not common
-    }
+def _holds_more(x: Any, common: DType) -> bool:
+    """Whether ``x`` is a tensor without dims that ``common``, of its category, does not hold."""
+    if not isinstance(x, Tensor) or x._array.ndim or x._dtype.category != common.category:
+        return False
+    return dtypes.promote_types(x._dtype, common) is not common
 
 
 def _with_keywords(op: PointwiseOp, args: tuple, kwargs: dict) -> tuple:
