@@ -19,7 +19,6 @@ import math
 import re
 import sys
 import time
-import types as python_types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,9 +31,9 @@ from numbagrad.kernels import machine
 from numbagrad.kernels.cpu import finite
 from numbagrad.kernels.cuda import conv
 from numbagrad.kernels.cuda.runtime import device
-from numbagrad.kernels.cuda.runtime.quick_cuda import quick
 from numbagrad.ops import sampling
 
+from .cuda_code import code_for
 from .cuda_gaps import KNOWN_GAPS, pairs
 
 REGISTERS = 65536
@@ -78,9 +77,6 @@ def compile_for(
     threads: of its largest block. every: link for the others too where the oldest is far from its
     limits.
     """
-    import numba.cuda.dispatcher as dispatcher
-    from numba import cuda, types
-
     capability = getattr(kernel, "capability", divmod(min(archs), 10))
     if len(capability) == 3:  # for one architecture alone
         archs = [arch for arch in archs if divmod(arch, 10) == capability[:2]]
@@ -88,25 +84,13 @@ def compile_for(
     archs = [arch for arch in archs if arch >= least]
     if least:
         capability = divmod(least, 10)
-    there = python_types.SimpleNamespace(compute_capability=capability[:2])
-    dispatcher.get_current_device = lambda: there  # device functions ask for it
     name = f"{kernel.__module__.rpartition('.')[2]}.{kernel.__qualname__}".replace("<locals>.", "")
     words = ", ".join(map(str, argument_types))
-    begin, codes = time.perf_counter(), None
+    begin, code = time.perf_counter(), None
     for arch in archs:
         try:
-            if codes is None:
-                with quick():
-                    codes, _ = cuda.compile_all(
-                        kernel,
-                        types.void(*argument_types),
-                        device=False,
-                        abi="numba",
-                        cc=capability,
-                        output="ltoir",
-                        launch_bounds=getattr(kernel, "launch_bounds", None),
-                    )
-            text = _linked(codes, f"{arch}{''.join(capability[2:])}")
+            code = code or code_for(kernel, argument_types, capability, linked=True)
+            text = _linked(code, f"{arch}{''.join(capability[2:])}")
         except Exception as error:  # whatever the compiler finds is the report
             lines = " / ".join(line for line in str(error).splitlines() if line.strip())
             yield Report(name, words, arch, 0, 0, 0.0, f"{type(error).__name__}: {lines}")
@@ -133,15 +117,13 @@ def _too_large(registers: int, text: str, threads: int, part: float = 1) -> str:
     return ""
 
 
-def _linked(codes: Sequence[Any], arch: str) -> str:
+def _linked(code: bytes, arch: str) -> str:
     """What the linker has to say of code for ``arch``."""
     from cuda.bindings import nvjitlink
 
     options = [f"-arch=sm_{arch}", "-O3", "-verbose", "-lto"]
     handle = nvjitlink.create(len(options), options)
-    for i, code in enumerate(codes):
-        raw = code if isinstance(code, bytes) else code.code
-        nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, raw, len(raw), f"part{i}")
+    nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, code, len(code), "kernel")
     nvjitlink.complete(handle)
     log = bytearray(nvjitlink.get_info_log_size(handle))
     nvjitlink.get_info_log(handle, log)

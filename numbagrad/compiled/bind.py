@@ -111,7 +111,9 @@ def _compile(template: Template, varying: dict[int, str], fastmath: bool) -> Var
     parts, texts = [], []
     for k, part in enumerate(template.parts):
         text, name = template.part_source(k, varying)
-        dispatcher = store.compile_source(text, name, parallel=part.threads, **options)
+        dispatcher = store.compile_source(
+            text, name, parallel=part.threads, no_cpython_wrapper=True, **options
+        )
         parts.append((dispatcher, (table, *part.kinds)))
         texts.append(text)
     text, name = template.source(varying)

@@ -24,7 +24,8 @@ from .inner import intrinsic
 from .pieces import CALLED, CREW, crew_places
 from .vectors import WORD, at, counted
 
-__all__ = ["MOST", "described", "interpreted_entry", "spread_address", "way_in"]
+__all__ = ["MOST", "REAL", "TRUTH", "WHOLE", "described", "interpreted_entry", "number", "refuse"]
+__all__ += ["spread_address", "way_in"]
 
 NAME, CODE, TRAITS, TEXT, ADDRESS, COUNT, GRAIN, LONG, YES, NO, ERROR, OVERFLOW, KINDS = range(13)
 """The words of a description. Python's ``PyMethodDef`` first; then where the loop's second way in
@@ -162,7 +163,7 @@ def _enter(module: Any, name: str, threads: Any) -> None:
 
     with b.if_then(b.icmp_signed("!=", count, word(COUNT)), likely=False):
         text = "%s: got %lld operands with its results, it has %lld"
-        _refuse(module, b, word(ERROR), text, word(NAME), count, word(COUNT))
+        refuse(module, b, word(ERROR), text, word(NAME), count, word(COUNT))
         b.ret(WORD(0))
 
     def field(array: Any, offset: int, kind: Any) -> Any:
@@ -184,7 +185,7 @@ def _enter(module: Any, name: str, threads: Any) -> None:
             word(b.add(k, WORD(KINDS))),
             b.gep(places, [k]),
         )
-        with b.if_else(b.icmp_signed(">", kind, WORD(0))) as (array, number):
+        with b.if_else(b.icmp_signed(">", kind, WORD(0))) as (array, other):
             with array:
                 b.store(field(item, DATA, WORD), place)
                 flat = b.and_(field(item, FLAGS, _INT32), _INT32(C_CONTIGUOUS))
@@ -196,8 +197,8 @@ def _enter(module: Any, name: str, threads: Any) -> None:
                     with counted(b, dims) as d:
                         same = b.icmp_signed("==", *(b.load(b.gep(s, [d])) for s in (sizes, its)))
                         b.store(b.and_(b.load(fits), same), fits)
-            with number:
-                _number(module, b, item, kind, place, word(OVERFLOW), word(NAME))
+            with other:
+                number(module, b, item, kind, place, word(OVERFLOW), word(NAME))
 
     with b.if_then(b.not_(b.load(fits)), likely=False):
         give(NO)
@@ -211,10 +212,8 @@ def _enter(module: Any, name: str, threads: Any) -> None:
     give(YES)
 
 
-def _number(
-    module: Any, b: Any, item: Any, kind: Any, place: Any, overflow: Any, name: Any
-) -> None:
-    """Store the word of a Python number, or return with Python's error."""
+def number(module: Any, b: Any, item: Any, kind: Any, place: Any, overflow: Any, name: Any) -> None:
+    """Write what stores the word of a Python number, or returns with Python's error."""
 
     def asked(name: str, result: Any) -> Any:
         function = cgutils.get_or_insert_function(module, ir.FunctionType(result, [WORD]), name)
@@ -235,12 +234,12 @@ def _number(
     with b.if_then(odd, likely=False), b.if_then(b.icmp_signed("!=", b.call(failed, []), WORD(0))):
         with b.if_then(b.icmp_signed("==", kind, WORD(WHOLE))):
             text = "%s: %R does not fit in 64 bits; pass a float"
-            _refuse(module, b, overflow, text, name, item)
+            refuse(module, b, overflow, text, name, item)
         b.ret(WORD(0))
 
 
-def _refuse(module: Any, b: Any, error: Any, text: str, *values: Any) -> None:
-    """Set Python's error, of which ``text`` is written as ``PyErr_Format`` reads it."""
+def refuse(module: Any, b: Any, error: Any, text: str, *values: Any) -> None:
+    """Write what sets Python's error; ``text`` is as ``PyErr_Format`` reads it."""
     told = cgutils.make_bytearray(text.encode() + bytes(1))
     told = b.bitcast(cgutils.global_constant(module, "refusal", told), _BYTE.as_pointer())
     kind = ir.FunctionType(WORD, [WORD, _BYTE.as_pointer()], var_arg=True)

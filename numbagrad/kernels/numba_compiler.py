@@ -9,10 +9,13 @@ Kernels of all kinds compile in four fifths of the time so.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from llvmlite.binding import Linkage, create_new_module_pass_manager
+from llvmlite.binding import Linkage, create_new_module_pass_manager, parse_assembly
+from numba import types
 from numba.core import config, errors
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
@@ -26,7 +29,7 @@ from numba.core.untyped_passes import (
 )
 
 __all__ = ["AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OverloadCompiler"]
-__all__ += ["OwnCompiler", "address_by_words", "way_by_words"]
+__all__ += ["OwnCompiler", "address_by_words", "entered_by_words", "way_by_words"]
 
 
 class _NoEngine:
@@ -62,7 +65,16 @@ def _has_opaque(library: Any) -> bool:
 
 
 class _Vectorised(JITCodeLibrary):
-    """LLVM's code of a function that may call functions of ``simd/opaque.py``."""
+    """LLVM's code of a function that may call functions of ``simd/opaque.py``.
+
+    It is entered by its address, and not linked into what else Numba compiles: it goes to disk as
+    machine code alone. To read what LLVM made that from took a third of loading.
+    """
+
+    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
+        """What Numba makes the library from again: see ``loaded``."""
+        self._ensure_finalized()
+        return self.name, "object", (self._get_compiled_object(), _names_in(self._final_module))
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Add a module, whose loops are for the longest vectors if such functions are called."""
@@ -77,6 +89,42 @@ class _Vectorised(JITCodeLibrary):
     def _optimize_final_module(self) -> None:
         super()._optimize_final_module()
         _inline_what_was_opaque(self._final_module, self._codegen)
+
+
+_NAMES_ALONE = "numbagrad.names"
+
+
+def _names_in(module: Any) -> bytes:
+    """LLVM's code of a module that has nothing but the names of ``module``."""
+    lines = [f'source_filename = "{_NAMES_ALONE}"']
+    for each in module.global_variables:
+        if not each.is_declaration:
+            lines.append(f"@{_quoted(each.name)} = global i8 0")
+    for each in module.functions:
+        if not each.is_declaration:
+            lines.append(f"define void @{_quoted(each.name)}() {{ ret void }}")
+    code: bytes = parse_assembly("\n".join(lines)).as_bitcode()
+    return code
+
+
+def _quoted(name: str) -> str:
+    """A name as LLVM reads it."""
+    return '"' + re.sub(rb"[^-$.\w]", lambda m: b"\\%02x" % m[0][0], name.encode()).decode() + '"'
+
+
+def loaded(result: Any) -> Any:
+    """What Numba has made from a file, unfit for linking if there was machine code alone."""
+    library = result.library
+    if library._shared_module.source_file == _NAMES_ALONE:
+        library.__class__ = _MachineCode
+    return result
+
+
+class _MachineCode(JITCodeLibrary):
+    """Machine code that came from disk."""
+
+    def _get_module_for_linking(self) -> Any:
+        raise RuntimeError(f"{self.name} came from disk as machine code: it has only an address")
 
 
 class KernelLibrary(_Vectorised):
@@ -97,7 +145,8 @@ def way_by_words(name: str) -> str:
 
     It is ``int32 words.NAME(int64 *words)``: of each argument the words that Numba passes it as, an
     array's null, null, size, bytes of an element, address, sizes and strides. It gives the kernel's
-    status, 0 where all went well.
+    status: 0 where all went well, else the first word becomes the address of what Numba says of
+    the error.
     """
     return f"words.{name}"
 
@@ -141,6 +190,10 @@ def _add_way_by_words(module: Any, kernel: Any) -> None:
             values.append(inside.load(inside.bitcast(place, type_.as_pointer())))
     call = inside.call(kernel, values)
     call.attributes.add("noinline")
+    if rest:
+        with inside.if_then(inside.icmp_signed("!=", call, call.type(0)), likely=False):
+            found = inside.load(values[1])
+            inside.store(inside.ptrtoint(found, word), function.args[0])
     inside.ret(call)
 
 
@@ -167,6 +220,16 @@ class InnerLibrary(KernelLibrary):
         return _NoEngine()
 
 
+def entered_by_words(kinds: Sequence[types.Type], result: types.Type) -> bool:
+    """Whether Python can enter a kernel of such arguments by words: see ``entered.py``."""
+    return result == types.none and all(
+        [type(kind) is types.Array or kind in _NUMBERS for kind in kinds]
+    )
+
+
+_NUMBERS = {types.float64, types.int64, types.boolean}
+
+
 class _Lowering(NativeLowering):
     """Numba's lowering, into a library of ours."""
 
@@ -174,6 +237,8 @@ class _Lowering(NativeLowering):
 
     def run_pass(self, state: Any) -> bool:
         """Lower one function."""
+        if issubclass(self.library, _Entered) and entered_by_words(state.args, state.return_type):
+            state.flags.no_cpython_wrapper = True
         state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         lowered = bool(super().run_pass(state))

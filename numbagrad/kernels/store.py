@@ -33,6 +33,7 @@ from typing import Any
 import llvmlite
 import numba
 import numpy as np
+from numba.core import sigutils
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
@@ -41,7 +42,13 @@ from numba.core.runtime import rtsys
 from ..collector import seldom
 from .forks import COMPILING, LLVM, held_during_forks
 from .interrupts import held
-from .numba_compiler import AllocatingCompiler, KernelCompiler, OwnCompiler
+from .numba_compiler import (
+    AllocatingCompiler,
+    KernelCompiler,
+    OwnCompiler,
+    entered_by_words,
+    loaded,
+)
 from .origin import ours
 from .quick_numba import quick
 
@@ -190,6 +197,7 @@ class KernelCache(FunctionCache):
         with self._guard_against_spurious_io_errors():
             found = self._load_overload(sig, target_context)
         if found is not None:
+            found = loaded(found)
             for tell in tuple(listeners):
                 tell(self._py_func.__name__, asked)
         return found
@@ -260,7 +268,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {recipe[2]}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)
-        dispatcher.__class__ = _Whole
+        dispatcher.__class__ = _Entered if ours(function) else _Whole
     return dispatcher
 
 
@@ -269,7 +277,23 @@ class _Whole(CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         with held():
-            return super().compile(sig)
+            super().compile(sig)
+        args, _ = sigutils.normalize_signature(sig)
+        return self.overloads[tuple(args)].entry_point
+
+
+class _Entered(_Whole):
+    """That of a kernel of ours, which may have no way in from Python of its own."""
+
+    def add_overload(self, cres: Any) -> None:
+        kept = self.targetoptions
+        bare = kept.get("no_cpython_wrapper")  # nobody enters it from Python
+        if not bare and entered_by_words(cres.signature.args, cres.signature.return_type):
+            from .entered import entry
+
+            cres = cres._replace(entry_point=entry(cres, not kept["nogil"]))
+            self.targetctx.insert_user_function(cres.entry_point, cres.fndesc, [cres.library])
+        super().add_overload(cres)
 
 
 @contextmanager

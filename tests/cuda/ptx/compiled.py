@@ -7,14 +7,12 @@ reading at ``code_of``.
 from __future__ import annotations
 
 import hashlib
-import types as python_types
 from collections.abc import Callable
 from typing import Any
 
-from numbagrad.collector import seldom
+from benchmarks.cuda_code import code_for
 from numbagrad.kernels import store
 from numbagrad.kernels.cuda.runtime import kept
-from numbagrad.kernels.cuda.runtime.quick_cuda import quick
 
 from .assemble import Code, assemble, global_arrays
 from .parse import parse
@@ -35,23 +33,12 @@ def reason() -> str | None:
     return None if found == "NVIDIA" else "numba-cuda is not installed"
 
 
-def compile_text(kernel: Callable[..., None], signature: tuple[Any, ...]) -> str:
+def compile_text(
+    kernel: Callable[..., None], signature: tuple[Any, ...], keep: bool = False
+) -> str:
     """The PTX of ``kernel`` for Numba types."""
-    import numba.cuda.dispatcher as dispatcher
-    from numba import cuda, types
-
-    there = python_types.SimpleNamespace(compute_capability=CAPABILITY)
-    held, dispatcher.get_current_device = dispatcher.get_current_device, lambda: there
-    try:
-        with seldom(), quick():  # device functions ask for the device
-            codes, _ = cuda.compile_all(
-                kernel, types.void(*signature), device=False, abi="numba", cc=CAPABILITY,
-                output="ptx", launch_bounds=getattr(kernel, "launch_bounds", None),
-            )  # fmt: skip
-    finally:
-        dispatcher.get_current_device = held
-    (text,) = codes
-    return text
+    code = code_for(kernel, signature, CAPABILITY, linked=False, keep=keep)
+    return code.decode().strip("\x00").strip()
 
 
 def text_of(kernel: Callable[..., None], signature: tuple[Any, ...]) -> str:
@@ -63,7 +50,7 @@ def text_of(kernel: Callable[..., None], signature: tuple[Any, ...]) -> str:
     key = str(signature), CAPABILITY
     text = files.load(key)
     if text is None:
-        text = compile_text(kernel, signature)
+        text = compile_text(kernel, signature, keep=True)
         files.save(key, text)
     return text
 
