@@ -7,6 +7,7 @@ recording looks for tensors, and each full collection for garbage. That took a t
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import sys
 import weakref
@@ -23,11 +24,24 @@ def pytest_configure(config):
         config.option.dist = "worksteal"
 
 
+PEERS = [name for name in ("torch", "jax", "autograd", "mygrad") if importlib.util.find_spec(name)]
+
+
+def pytest_report_header(config):
+    peers = ", ".join(PEERS) or "none is installed (pip install '.[peers]')"
+    return f"left out: tests that need a GPU, where there is none, or a peer; peers: {peers}"
+
+
 def pytest_collection_modifyitems(config, items):
+    leave_out = []
     if not numba_config.DISABLE_JIT:  # tests/compiled/test_interpreted.py runs them without
-        left = [item for item in items if item.get_closest_marker("interpreted")]
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if not item.get_closest_marker("interpreted")]
+        leave_out.append("interpreted")
+    if not PEERS:  # to skip eight thousand one by one takes a quarter of a minute
+        leave_out.append("peer")
+    left = {id(item) for item in items if any(map(item.get_closest_marker, leave_out))}
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left])
+        items[:] = [item for item in items if id(item) not in left]
     items.sort(key=lambda item: item.path.name != "test_tiny.py")
 
 

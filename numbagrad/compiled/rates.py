@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numba import config
 
 from ..kernels.cpu import matmul
 from ..kernels.intrinsics import wide
@@ -75,19 +76,21 @@ def polynomial(out, x, times):
 
 @functools.cache
 def _measured(count: int) -> Rates:
-    large = np.ones(2**23, np.float32)  # 32 MiB, more than caches hold
+    # As Python, without the JIT, loops would take 15 s, and never wait for memory.
+    large = np.ones(2**9 if config.DISABLE_JIT else 2**23, np.float32)  # 32 MiB: not in a cache
     moved = _best(copies, (np.zeros_like(large), large, 1))
-    near = np.ones(2**14, np.float32)
-    kept = _best(copies, (np.zeros_like(near), near, 32))
+    near = np.ones(2**9 if config.DISABLE_JIT else 2**14, np.float32)
+    times = 1 if config.DISABLE_JIT else 32
+    kept = _best(copies, (np.zeros_like(near), near, times))
     square = np.ones((512, 512), np.float32)
     multiplied = _best(matmul.mm, (np.empty_like(square), square, square, 0, 0, 0))
-    small = np.full(2**11, 0.5, np.float32)
-    computed = _best(polynomial, (np.empty_like(small), small, 32))
+    small = np.full(2**6 if config.DISABLE_JIT else 2**11, 0.5, np.float32)
+    computed = _best(polynomial, (np.empty_like(small), small, times))
     return Rates(
         memory=2 * large.nbytes / moved,
-        cache=2 * near.nbytes * 32 / kept,
+        cache=2 * near.nbytes * times / kept,
         products=2 * 512**3 / multiplied,
-        loops=small.size * 32 * FLOPS / computed,
+        loops=small.size * times * FLOPS / computed,
         threads=count,
     )
 

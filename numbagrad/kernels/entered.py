@@ -20,7 +20,7 @@ from numba import types
 from numba.core import callconv, cgutils
 
 from . import store
-from .flat import DATA, SIZES
+from .flat import DATA, FLAGS, RANK, SIZES, FlatType
 from .from_python import REAL, TRUTH, WHOLE, number, refuse
 from .inner import intrinsic
 from .numba_compiler import address_by_words
@@ -28,10 +28,15 @@ from .vectors import WORD, at, counted
 
 __all__ = ["entry"]
 
-NAME, CODE, TRAITS, TEXT, ADDRESS, COUNT, ROOM, ALONE, NONE, ERROR, OVERFLOW, KINDS = range(12)
+NAME, CODE, TRAITS, TEXT, ADDRESS, COUNT, ROOM, ALONE, NUMBER = range(9)
+NONE, ERROR, OVERFLOW, KINDS = range(9, 13)
 """The words of a description. Python's ``PyMethodDef`` first; then where the way by words is, how
-many arguments there are, and how many words they are; whether Python's lock is kept; what is
-returned or raised; and of each array its rank and the bytes of an element, or what number it is."""
+many arguments there are, and how many words they are; whether Python's lock is kept, and whether a
+number is returned; what is returned otherwise, or raised; and of each argument what it is: of an
+array its rank and the bytes of an element."""
+
+FLAT = TRUTH - 1
+"""What an array is of which ``flat.py`` tells."""
 
 _RANK_BITS = 8
 _VARARGS, _KEYWORDS = 1, 2
@@ -39,12 +44,13 @@ _ITEMS, _SIZE = tuple.__basicsize__, object.__basicsize__
 _STRIDES = SIZES + 8
 _ARRAY_HEAD = 5
 """Words of an array before its sizes and strides: see ``way_by_words``."""
+_FLAT_WORDS = 4
 
 _BYTE, _INT32 = ir.IntType(8), ir.IntType(32)
 _WORDS = WORD.as_pointer()
 
 
-def entry(result: Any, alone: bool) -> Callable[..., None]:
+def entry(result: Any, alone: bool) -> Callable[..., int | None]:
     """What Python calls for what Numba has compiled: with arrays and numbers of its signature.
 
     alone: whether nobody else may run Python meanwhile.
@@ -55,19 +61,22 @@ def entry(result: Any, alone: bool) -> Callable[..., None]:
         if kind in numbers:
             kinds.append(numbers[kind])
             room += 1
+        elif isinstance(kind, FlatType):
+            kinds.append(FLAT)
+            room += _FLAT_WORDS
         else:
             size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
             kinds.append(kind.ndim << _RANK_BITS | size)
             room += _ARRAY_HEAD + 2 * kind.ndim
     description = _described(result.fndesc.qualname.rpartition(".")[2], kinds)
     description[ADDRESS], description[ROOM] = address_by_words(result), room
-    description[ALONE] = alone
+    description[ALONE], description[NUMBER] = alone, result.signature.return_type != types.none
     given = ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
     new = ctypes.PYFUNCTYPE(ctypes.py_object, *given)(("PyCFunction_NewEx", ctypes.pythonapi))
     # It holds what Python reads, and what runs.
     owner = description.view(_Description)
     owner.result = result.library
-    found: Callable[..., None] = new(description.__array_interface__["data"][0], owner, None)
+    found: Callable[..., int | None] = new(description.__array_interface__["data"][0], owner, None)
     return found
 
 
@@ -147,15 +156,16 @@ def _enter(context: Any, module: Any, name: str) -> None:
         b.store(value, b.gep(words, [place]))
         b.store(b.add(place, WORD(1)), filled)
 
+    def field(array: Any, offset: int, kind: Any = WORD) -> Any:
+        return b.load(at(b, b.add(array, WORD(offset)), kind))
+
     with counted(b, count) as k:
         item = b.load(at(b, b.add(b.add(given, WORD(_ITEMS)), b.mul(k, WORD(8))), WORD))
         kind = word(b.add(k, WORD(KINDS)))
         with b.if_else(b.icmp_signed(">", kind, WORD(0))) as (array, other):
             with array:
                 rank = b.lshr(kind, WORD(_RANK_BITS))
-                sizes, strides = (
-                    b.load(at(b, b.add(item, WORD(field)), _WORDS)) for field in (SIZES, _STRIDES)
-                )
+                sizes, strides = (field(item, place, _WORDS) for place in (SIZES, _STRIDES))
                 n = b.alloca(WORD)
                 b.store(WORD(1), n)
                 with counted(b, rank) as d:
@@ -163,14 +173,20 @@ def _enter(context: Any, module: Any, name: str) -> None:
                 for value in (WORD(0), WORD(0), b.load(n)):
                     put(value)
                 put(b.and_(kind, WORD((1 << _RANK_BITS) - 1)))
-                put(b.load(at(b, b.add(item, WORD(DATA)), WORD)))
+                put(field(item, DATA))
                 for each in (sizes, strides):
                     with counted(b, rank) as d:
                         put(b.load(b.gep(each, [d])))
-            with other:
-                place = b.gep(words, [b.load(filled)])
-                number(module, b, item, kind, place, word(OVERFLOW), word(NAME))
-                b.store(b.add(b.load(filled), WORD(1)), filled)
+            with other, b.if_else(b.icmp_signed("==", kind, WORD(FLAT))) as (flat, plain):
+                with flat:
+                    put(field(item, DATA))
+                    put(b.sext(field(item, RANK, _INT32), WORD))
+                    put(b.sext(field(item, FLAGS, _INT32), WORD))
+                    put(field(item, SIZES))
+                with plain:
+                    place = b.gep(words, [b.load(filled)])
+                    number(module, b, item, kind, place, word(OVERFLOW), word(NAME))
+                    b.store(b.add(b.load(filled), WORD(1)), filled)
 
     way = b.inttoptr(word(ADDRESS), ir.FunctionType(_INT32, [_WORDS]).as_pointer())
     status = b.alloca(_INT32)
@@ -187,5 +203,7 @@ def _enter(context: Any, module: Any, name: str) -> None:
         found = context.call_conv._get_return_status(b, status, trouble)
         context.call_conv.raise_error(b, context.get_python_api(b), found)
         b.ret(WORD(0))
+    with b.if_then(b.icmp_signed("!=", word(NUMBER), WORD(0))):
+        b.ret(asked("PyLong_FromLongLong", WORD, b.load(words)))
     asked("Py_IncRef", ir.VoidType(), b.inttoptr(word(NONE), pyobject))
     b.ret(word(NONE))

@@ -15,6 +15,7 @@ from numba.core import cgutils
 from numba.extending import NativeValue, models, register_model, unbox
 
 from .inner import intrinsic
+from .numba_compiler import BY_WORDS
 
 __all__ = ["C_CONTIGUOUS", "DATA", "FLAGS", "RANK", "SIZES", "FlatType", "flat_fits"]
 
@@ -25,6 +26,9 @@ class FlatType(types.Type):
     def __init__(self, dtype: Any):
         self.dtype = dtype
         super().__init__(name=f"flat({dtype})")
+
+
+BY_WORDS.add(FlatType)
 
 
 @register_model(FlatType)

@@ -28,7 +28,7 @@ from numba.core.untyped_passes import (
     WithLifting,
 )
 
-__all__ = ["AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OverloadCompiler"]
+__all__ = ["BY_WORDS", "AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OverloadCompiler"]
 __all__ += ["OwnCompiler", "address_by_words", "entered_by_words", "way_by_words"]
 
 
@@ -145,8 +145,8 @@ def way_by_words(name: str) -> str:
 
     It is ``int32 words.NAME(int64 *words)``: of each argument the words that Numba passes it as, an
     array's null, null, size, bytes of an element, address, sizes and strides. It gives the kernel's
-    status: 0 where all went well, else the first word becomes the address of what Numba says of
-    the error.
+    status. Where that is 0 a number that the function returns becomes the first word; elsewhere
+    this becomes the address of what Numba says of the error.
     """
     return f"words.{name}"
 
@@ -191,6 +191,9 @@ def _add_way_by_words(module: Any, kernel: Any) -> None:
     call = inside.call(kernel, values)
     call.attributes.add("noinline")
     if rest:
+        found = inside.load(values[0])
+        if found.type == word:
+            inside.store(found, function.args[0])
         with inside.if_then(inside.icmp_signed("!=", call, call.type(0)), likely=False):
             found = inside.load(values[1])
             inside.store(inside.ptrtoint(found, word), function.args[0])
@@ -221,13 +224,15 @@ class InnerLibrary(KernelLibrary):
 
 
 def entered_by_words(kinds: Sequence[types.Type], result: types.Type) -> bool:
-    """Whether Python can enter a kernel of such arguments by words: see ``entered.py``."""
-    return result == types.none and all(
-        [type(kind) is types.Array or kind in _NUMBERS for kind in kinds]
+    """Whether Python can enter a function of such arguments by words: see ``entered.py``."""
+    return (result == types.none or (result == types.int64 and bool(kinds))) and all(
+        [kind in _NUMBERS or type(kind) in BY_WORDS for kind in kinds]
     )
 
 
 _NUMBERS = {types.float64, types.int64, types.boolean}
+BY_WORDS: set[type] = {types.Array}
+"""Kinds of arrays of which ``entered.py`` knows the words."""
 
 
 class _Lowering(NativeLowering):
@@ -319,7 +324,7 @@ class KernelCompiler(Compiler):
 
 
 class OwnCompiler(KernelCompiler):
-    """For the kernels that come with numbagrad."""
+    """For the kernels that come with numbagrad, and for programs."""
 
     lowering = OwnLowering
 

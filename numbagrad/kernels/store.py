@@ -250,8 +250,10 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
     if ours(function):
         compiler = AllocatingCompiler if allocates else OwnCompiler
-    else:
-        compiler = Compiler if allocates else KernelCompiler
+    elif allocates:
+        compiler = Compiler
+    else:  # a text of ours
+        compiler = KernelCompiler if options.get("no_cpython_wrapper") else OwnCompiler
     shared = options.get("parallel") and _outlines(function)
     if shared:
         del options["parallel"]
@@ -268,7 +270,8 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {recipe[2]}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)
-        dispatcher.__class__ = _Entered if ours(function) else _Whole
+        own = compiler in (AllocatingCompiler, OwnCompiler)
+        dispatcher.__class__ = _Entered if own else _Whole
     return dispatcher
 
 
@@ -283,7 +286,7 @@ class _Whole(CPUDispatcher):
 
 
 class _Entered(_Whole):
-    """That of a kernel of ours, which may have no way in from Python of its own."""
+    """One whose functions may have no way in from Python of their own."""
 
     def add_overload(self, cres: Any) -> None:
         kept = self.targetoptions

@@ -19,6 +19,7 @@ from numba.extending import NativeValue, models, register_model, unbox
 from .flat import DATA, SIZES
 from .inner import intrinsic
 from .intrinsics import array_from
+from .numba_compiler import BY_WORDS
 from .vectors import counted
 
 __all__ = ["TableType", "held", "meet", "move_counts", "overlaps"]
@@ -38,6 +39,7 @@ class TableType(types.Array):
         super().__init__(types.int64, 1, "C", name="table")
 
 
+BY_WORDS.add(TableType)
 register_model(TableType)(models.ArrayModel)
 
 

@@ -24,12 +24,11 @@ elif os.environ.get("NUMBAGRAD_PTX", "0") not in ("", "0"):
     take_over(machine)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     if not ng.cuda.is_available():
-        skip = pytest.mark.skip(reason=f"no GPU: {device.problem()}")
-        for item in items:
-            if item.get_closest_marker("cuda"):
-                item.add_marker(skip)
+        left = [item for item in items if item.get_closest_marker("cuda")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("cuda")]
 
 
 @pytest.fixture(autouse=True)
