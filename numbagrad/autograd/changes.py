@@ -19,9 +19,10 @@ def check_in_place(tensor: Tensor, name: str) -> None:
         )
     _check_alias(tensor, name)
     base = tensor._base
-    if base is None or base._edge is None:
+    if base is None or (base._edge is None and tensor._edge is None):
         return
-    if base.is_leaf:
+    # A leaf may be a view itself: its views have its history, and its base has none.
+    if base._edge is None or base.is_leaf:
         raise GradError(
             f"{name}: a view of a leaf Variable that requires grad is being used in an in-place "
             f"operation. Do it under ng.no_grad(), or on a clone.{_of_arguments()}"

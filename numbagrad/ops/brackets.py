@@ -222,13 +222,16 @@ _PARTS = (builtins.slice, type(None), type(...))
 
 
 def parts_of(key: Any) -> tuple:
-    """What stands between the brackets, one by one. A list with slices, None or ``...`` in it is
-    taken for a tuple, as in PyTorch."""
-    if type(key) is list and any(
-        [k is None or k is ... or isinstance(k, builtins.slice) for k in key]
-    ):
-        return tuple(key)
+    """What stands between the brackets, one by one. A short list with a slice, None, ``...``, a
+    tensor or a sequence in it is taken for a tuple, as in PyTorch."""
+    if type(key) is list and len(key) < _SHORT:
+        if any([k is None or k is ... or isinstance(k, _FOR_DIMENSIONS) for k in key]):
+            return tuple(key)
     return key if type(key) is tuple else (key,)
+
+
+_SHORT = 32
+_FOR_DIMENSIONS = (builtins.slice, list, tuple, range, Tensor, np.ndarray)
 
 
 def parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:

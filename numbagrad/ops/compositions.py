@@ -23,7 +23,7 @@ from .reduce import any as any_
 from .remembered import remembered
 from .search import searchsorted
 from .sort import sort
-from .special import both_floating, logaddexp
+from .special import Logaddexp2, both_floating
 
 __all__ = [
     "can_cast",
@@ -194,10 +194,7 @@ def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
     [4.0]
     """
     x, other = both_floating("logaddexp2", x, other)
-    return logaddexp(x * _LN2, other * _LN2) * (1 / _LN2)
-
-
-_LN2 = math.log(2.0)
+    return Logaddexp2.op(x, other)
 
 
 def isin(

@@ -17,13 +17,14 @@ from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, full, new_empty, ones_like
 from .comparison import logical_and
 from .create import eye
-from .elementwise import where
+from .elementwise import maximum, where
 from .join import stack
 from .lapack_arguments import matrix, named, of_batch, of_each
 from .linalg import matmul
 from .part import diag_embed, narrow
 from .remembered import remembered
 from .shape import tril
+from .view import unsqueeze
 
 __all__ = ["eigh", "lstsq", "pinv", "qr", "svd", "vander"]
 
@@ -276,19 +277,36 @@ def _rcond(x: Tensor, rcond: float | None) -> float:
 
 
 def pinv(
-    x: Tensor, rcond: float | None = None, hermitian: bool = False, *, rtol: float | None = None
+    x: Tensor,
+    rcond: float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
 ) -> Tensor:
     """The pseudo-inverses (..., n, m) of matrices (..., m, n).
 
-    Singular values below rcond (or rtol, its newer name) times the largest count as 0; by default
-    the dtype's eps times the larger of m and n. hermitian: x is symmetric. The gradient holds where
-    the rank stays the same.
+    Singular values below atol, or below rcond (or rtol, its newer name) times the largest, count as
+    0; rcond: by default the dtype's eps times the larger of m and n, or 0 where atol is more than
+    0. hermitian: x is symmetric. The gradient holds where the rank stays the same.
 
     >>> pinv(tensor([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
     x = matrix("pinv", x, square=hermitian)
-    return Pinv.apply(x, _rcond(x, rtol if rcond is None else rcond))
+    relative = rtol if rcond is None else rcond
+    if not atol or not x._array.size:
+        return Pinv.apply(x, _rcond(x, relative))
+    return _pinv_from(x, float(atol), 0.0 if relative is None else float(relative))
+
+
+def _pinv_from(x: Tensor, atol: float, rtol: float) -> Tensor:
+    """``pinv`` with a limit that is the same for all matrices."""
+    U, S, Vh = svd(x, full_matrices=False)
+    limit = maximum(S.detach().amax(-1, keepdim=True) * rtol, full((), atol, x._dtype, x._device))
+    kept = S > limit
+    inverse = where(kept, 1 / where(kept, S, 1.0), 0.0)
+    return matmul(Vh.mT * unsqueeze(inverse, -2), U.mT)
 
 
 class Lstsq(Op):
@@ -317,7 +335,8 @@ class Lstsq(Op):
 def lstsq(
     x: Tensor, y: Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> LeastSquares:
-    """The solution of least norm that makes ``x @ solution`` nearest to y; y (..., m, k).
+    """The solution of least norm that makes ``x @ solution`` nearest to y; y (..., m, k), or one
+    vector (m) for each matrix: the solution is one then too.
 
     residuals: the sums of squares of what is missed, where m > n and the rank is n, else empty;
     they carry no gradient. rank int64, of each x; empty for driver "gels", which supposes full
@@ -328,6 +347,9 @@ def lstsq(
     [[2.0]]
     """
     matrix("lstsq", x)
+    vector = as_operand("lstsq", y)._array.shape == x._array.shape[:-1]
+    if vector:
+        y = unsqueeze(y, -1)
     matrix("lstsq", y)
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise ValueError(
@@ -356,6 +378,8 @@ def lstsq(
         values = svdvals(x.detach())
     rank = of_each(rank, x._array.shape[:-2])
     rank = new_empty((0,), dtypes.int64, x._device) if driver == "gels" else rank
+    if vector:
+        solution = solution.squeeze(-1)
     return LeastSquares(solution, left.detach() if known else none, rank, values)
 
 

@@ -20,17 +20,29 @@ from .spectra import eigvalsh, svdvals
 __all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 
 
-def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The norm of all elements, or of the vectors along ``dim``."""
-    return _norm(x, ord, dim, keepdim)
+def vector_norm(
+    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The norm of all elements, or of the vectors along ``dim``. dtype: of what x is taken as."""
+    return _norm(_taken_as("vector_norm", x, dtype), ord, dim, keepdim)
+
+
+def _taken_as(name: str, x: Tensor, dtype: Any) -> Tensor:
+    return x if dtype is None else cast(as_operand(name, x), dtype)
 
 
 def matrix_norm(
-    x: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False
+    x: Tensor,
+    ord: Any = "fro",
+    dim: tuple[int, int] = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
 ) -> Tensor:
     """The norm of matrices: "fro"; 1, -1, inf, -inf: of the sums of columns or of rows; 2, -2,
-    "nuc": the largest, smallest or sum of the singular values.
+    "nuc": the largest, smallest or sum of the singular values. dtype: of what x is taken as.
     """
+    x = _taken_as("matrix_norm", x, dtype)
     if ord == "fro":
         return _norm(x, 2, tuple(dim), keepdim)
     if ord in (2, -2, "nuc"):
@@ -64,14 +76,25 @@ def _extreme(values: Tensor, dim: int, ord: float, keepdim: bool = False) -> Ten
     return values.sum(dim, keepdim)
 
 
-def norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """vector_norm of one dim or of all elements, matrix_norm of two."""
+def norm(
+    x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """vector_norm of one dim or of all elements, matrix_norm of two. dtype: of what x is taken as.
+
+    Raises DimError for an order without ``dim`` and more than two dimensions.
+    """
+    x = _taken_as("norm", x, dtype)
     if ord is None:
         return _norm(x, 2, dim, keepdim)
     if isinstance(dim, int) or (dim is not None and len(dim) == 1):
         return _norm(x, ord, dim, keepdim)
     if dim is None and as_operand("norm", x)._array.ndim == 1:
         return _norm(x, ord, 0, keepdim)
+    if dim is None and x._array.ndim != 2:
+        raise DimError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
+            f"{x._array.ndim}D. Pass dim=(-2, -1) for the norms of matrices."
+        )
     return matrix_norm(x, ord, (-2, -1) if dim is None else dim, keepdim)
 
 

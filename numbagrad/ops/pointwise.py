@@ -444,7 +444,7 @@ def _layout(args: tuple) -> tuple:
 
 
 _STEPS = frozenset(
-    """clamp clamp_max clamp_min copysign floor_divide fmax fmin fmod maximum minimum remainder
+    """clamp clamp_max clamp_min floor_divide fmax fmin fmod maximum minimum remainder
     trunc_divide""".split()
 )
 """Ops beside the comparisons of which a last bit of an operand, or one that does not fit, decides

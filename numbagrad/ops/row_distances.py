@@ -14,7 +14,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .autocasting import CPU, raised
 from .base import Op, broadcast_shape, contiguous, new_empty, sum_to_shape
-from .elementwise import sign
+from .elementwise import abs, sign, where
 from .from_formula import Elementwise
 from .linalg import _operands, matmul
 from .moments import norm
@@ -61,7 +61,17 @@ def cdist(
         return ByDifference.apply(x1, x2)
     if p == 1.0 and has_kernel(x1) and has_kernel(x2) and x1._dtype is x2._dtype:
         return ByKernel.apply(*_stacks(x1, x2), 1)
-    return norm(_differences(x1, x2), p, -1)
+    apart = _differences(x1, x2)
+    return _largest(abs(apart)) if p == math.inf else norm(apart, p, -1)
+
+
+def _largest(x: Tensor) -> Tensor:
+    """The largest along the last dimension, 0 of none; each of several has the whole gradient."""
+    if not x._array.shape[-1]:
+        return sum(x, -1)
+    plain = x.detach()
+    most = plain.amax(-1, keepdim=True)
+    return most.squeeze(-1) + sum(where(plain == most, x - plain, 0.0), -1)
 
 
 def has_kernel(x: Tensor) -> bool:

@@ -115,6 +115,10 @@ class Hypot(Elementwise):
         return math.hypot(x, y)
 
 
+LN_2 = math.log(2.0)
+LOG2_E = 1 / LN_2
+
+
 class Logaddexp(Elementwise):
     """log(exp(x) + exp(y)), stable for every x and y."""
 
@@ -127,6 +131,21 @@ class Logaddexp(Elementwise):
 
     def grad_y(g, x, y):
         return g * scalar.sigmoid(y - x)
+
+
+class Logaddexp2(Elementwise):
+    """log2(2 ** x + 2 ** y), stable for every x and y."""
+
+    def formula(x, y):
+        gap = abs(x - y)
+        more = math.log1p(math.exp2(-gap)) * LOG2_E
+        return x if x == y and abs(x) == math.inf else max(x, y) + more
+
+    def grad_x(g, x, y):
+        return g * scalar.sigmoid((x - y) * LN_2)
+
+    def grad_y(g, x, y):
+        return g * scalar.sigmoid((y - x) * LN_2)
 
 
 class Xlogy(Elementwise):

@@ -25,14 +25,21 @@ class Transform:
     """An invertible function of tensors.
 
     domain, codomain: the constraints of its values before and after. bijective: whether it has an
-    inverse. sign: 1 or -1 for an increasing or a decreasing function of numbers. cache_size: 1 to
-    keep the last pair, so that the inverse of what the function returned is exact.
+    inverse. sign: 1 or -1 for an increasing or a decreasing function of numbers, else not there.
+    cache_size: 1 to keep the last pair, so that the inverse of what the function returned is exact.
     """
 
     domain: Any
     codomain: Any
     bijective: Any = False
-    sign: Any = 1
+
+    @property
+    def sign(self) -> Any:
+        """Raises NotImplementedError: a class whose functions rise or fall says so."""
+        raise NotImplementedError(
+            f"{type(self).__name__}.sign: whether the function rises or falls is not known, which "
+            f"cdf and icdf ask for. Set it to 1 or -1 where it does."
+        )
 
     def __init__(self, cache_size: int = 0):
         if cache_size not in (0, 1):

@@ -99,6 +99,7 @@ class ExpTransform(Plain):
     1.0
     """
 
+    sign: Any = 1
     codomain = constraints.positive
 
     def _call(self, x: Tensor) -> Tensor:
@@ -118,6 +119,7 @@ class SigmoidTransform(Plain):
     0.5
     """
 
+    sign: Any = 1
     codomain = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
@@ -140,6 +142,7 @@ class TanhTransform(Plain):
     0.0
     """
 
+    sign: Any = 1
     codomain = constraints.interval(-1.0, 1.0)
 
     def _call(self, x: Tensor) -> Tensor:
@@ -159,6 +162,7 @@ class SoftplusTransform(Plain):
     0.0
     """
 
+    sign: Any = 1
     codomain = constraints.positive
 
     def _call(self, x: Tensor) -> Tensor:
@@ -239,6 +243,7 @@ class CumulativeDistributionTransform(Transform):
     """
 
     bijective = True
+    sign: Any = 1
     codomain = constraints.unit_interval
 
     def __init__(self, distribution: Any, cache_size: int = 0):

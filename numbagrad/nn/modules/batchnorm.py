@@ -119,6 +119,8 @@ class _BatchNorm(_NormBase):
     def _cumulative(self, input: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """``forward`` whose running statistics are plain averages of all batches."""
         out = functional.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
+        if not input.numel():
+            return out
         with no_grad():
             share = 1 / self.num_batches_tracked.to(input.dtype)  # type: ignore[union-attr]
             dims = (0, *range(2, input.dim()))
