@@ -70,7 +70,7 @@ class Asked:
     def note(self, each: Any, name: str, found: bool) -> None:
         """Note that ``name`` of an object was asked for, by whoever called who calls this."""
         if id(each) in self.objects and _is_user_asking(name, 3):
-            if name == "__dict__":
+            if name == "__dict__" and found:
                 self.whole[id(each)] = None
             elif found:
                 self.names[name] = None

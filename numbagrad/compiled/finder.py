@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.traced_math import has_math
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
 from .named import filled, globals_of, imported_by, names_of, undefined_in
@@ -43,6 +44,7 @@ from .whose import (
     attributes_of,
     counts,
     installed,
+    installed_module,
     is_code,
     is_data,
     is_module,
@@ -150,6 +152,9 @@ class _Finder:
             self.partials[id(value)] = value
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part)
+        elif isinstance(value, frozenset):
+            for each in value if len(value) <= MOST else ():
+                self.value(each)
         elif is_container(value := under(value)):
             self.elements(value)
             if is_open(value):  # of a class of the user, with methods and attributes
@@ -236,6 +241,8 @@ class _Finder:
             self.containers[id(value)] = value
             for each in value.values() if isinstance(value, dict) else value:
                 self.value(each)
+            for key in value if isinstance(value, dict) else ():
+                self.value(key)
 
     def function(self, function: types.FunctionType) -> None:
         """Follow what ``function`` closes over, its globals and its defaults."""
@@ -317,7 +324,8 @@ class _Finder:
             if isinstance(each, (type, types.ModuleType)):
                 for name in sorted(self.names.keys() & vars(each).keys()):
                     value = vars(each)[name]  # no static method of a class
-                    if counts(value) and getattr(each, name, None) is value:
+                    own = not isinstance(each, types.ModuleType) or not installed_module(each)
+                    if counts(value, own) and getattr(each, name, None) is value:
                         yield _place(f"{{}}.{name}", each, name, value)
                     elif isinstance(each, type) and is_open(value):  # a descriptor of the user
                         yield _own(each, name, value)
@@ -333,11 +341,24 @@ class _Finder:
             for name in sorted(self.names.keys() & own.keys()):
                 if not name.startswith("_"):
                     yield _place(f"{{}}.get({name!r}, ABSENT)", own, name, own[name])
+            yield from self.places_of_optimizer(each)
         for partial in self.partials.values():
             for name in ("args", "keywords"):
                 yield _place(f"{{}}.{name}", partial, name, getattr(partial, name))
         for variable in self.variables.values():
             yield _place("{}.get(ABSENT)", variable, variable.name, variable.get(ABSENT))
+
+    def places_of_optimizer(self, optimizer: Any) -> Iterator[Place]:
+        """What the user has put into groups of an optimiser of ours, lists and dicts, of which it
+        does not tell, and beside its own tensors into its state."""
+        for group in optimizer._param_groups:
+            for name, value in group.items():
+                if name != "params" and containers(value):
+                    yield _place(f"{{}}.get({name!r}, ABSENT)", group, name, value)
+        for held in list(optimizer._state.values()):
+            for name in sorted(self.names.keys() & held.keys()):
+                if not isinstance(held[name], Tensor):
+                    yield _place(f"{{}}.get({name!r}, ABSENT)", held, name, held[name])
 
     def places_of_bases(self, kind: type) -> Iterator[Place]:
         """The data that a class has from others: it may get its own."""
@@ -350,8 +371,9 @@ class _Finder:
         for name, cell in zip(function.__code__.co_freevars, filled(function), strict=False):
             yield _place("{}.cell_contents", cell, name, cell.cell_contents)
         space = function.__globals__
+        own = not installed(function)
         for name in sorted(self.globals[id(function)]):
-            if counts(space[name]):
+            if counts(space[name], own):
                 yield _place(f"{{}}[{name!r}]", space, name, space[name])
         for name in sorted(undefined_in(function.__code__) - space.keys()):
             yield Place(f"{{}}.get({name!r}, ABSENT)", space, name, ABSENT)
@@ -459,12 +481,17 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 def namespaces(
     function: Callable[..., Any], places: Iterable[Place], objects: Iterable[Any]
 ) -> list[dict[str, Any]]:
-    """What the modules hold in which a function, and what it reaches, is written."""
+    """What the modules hold in which a function, and what it reaches, is written; and objects that
+    have ``math`` or one of its functions."""
     found: dict[int, dict[str, Any]] = {}
     for each in (function, *[place.value for place in places]):
         each = inspect.unwrap(getattr(each, "__func__", each)) if callable(each) else each
         if isinstance(each, types.FunctionType):
             found[id(each.__globals__)] = each.__globals__
+    for each in objects:
+        own = getattr(each, "__dict__", None)
+        if type(own) is dict and has_math(own):
+            found[id(own)] = own
     for each in (*objects, getattr(function, "__self__", None), function):
         for kind in each.__mro__ if isinstance(each, type) else type(each).__mro__:
             module = sys.modules.get(kind.__module__)

@@ -73,7 +73,7 @@ class _Same:
 
 def _is_iterator(value: Any) -> bool:
     kind = type(value)
-    if isinstance(value, io.IOBase):
+    if issubclass(kind, io.IOBase):
         return _is_read(value)
     return kind is GeneratorType or (kind.__module__ in _OF_C and hasattr(kind, "__next__"))
 

@@ -120,10 +120,12 @@ def of_class(kind: type, name: str) -> Any:
     return types
 
 
-def counts(value: Any) -> bool:
-    """Whether a value may be replaced by another: an installed module is what it is, and so is a
-    slot."""
+def counts(value: Any, own: bool = True) -> bool:
+    """Whether a value may be replaced by another: a slot is what it is, and so is this package and,
+    where what holds it is not the user's ``own``, each installed module."""
     if isinstance(value, types.ModuleType):
+        if own:
+            return value.__name__ != _PACKAGE
         return is_open(value) and not installed_module(value)
     return not isinstance(value, types.MemberDescriptorType)
 

@@ -126,7 +126,7 @@ class TracedFloat:
         return format(self.asked(), specification)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(float(self), dtype)
+        return np.array(self.asked(), dtype)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -16,14 +16,34 @@ from typing import Any
 from . import machine
 from .traced_float import TracedFloat
 
-__all__ = ["plain", "tracing_math"]
+__all__ = ["has_math", "plain", "tracing_math"]
+
+
+class _Instead:
+    """What stands for a function of ``math``: equal to it, for it may be a key of a dict."""
+
+    def __init__(self, name: str, call: Callable[..., Any], plain: Callable[..., Any]):
+        self.__name__ = name
+        self._call = call
+        self.plain = plain
+
+    def __call__(self, *args: Any) -> Any:
+        return self._call(*args)
+
+    def __eq__(self, other: Any) -> bool:
+        return other is self or other is self.plain
+
+    def __hash__(self) -> int:
+        return hash(self.plain)
+
+    def __repr__(self) -> str:
+        return repr(self.plain)
 
 
 def _traced(name: str, function: Callable[[Any], float]) -> Callable[[Any], Any]:
     def traced(x: Any) -> Any:
         return x.through(f"math.{name}", function) if type(x) is TracedFloat else function(x)
 
-    traced.plain = function  # type: ignore[attr-defined]
     return traced
 
 
@@ -49,11 +69,10 @@ def _ldexp(x: Any, i: Any) -> float:
 
 
 _natural = _traced("log", math.log)
-_pow.plain, _log.plain = math.pow, math.log  # type: ignore[attr-defined]
-_ldexp.plain = math.ldexp  # type: ignore[attr-defined]
 _NAMES = "sqrt exp expm1 exp2 log1p log2 log10 sin cos tan tanh cbrt".split()
-_TRACED: dict[str, Callable[..., Any]] = {"pow": _pow, "log": _log, "ldexp": _ldexp}
-_TRACED |= {name: _traced(name, getattr(math, name)) for name in _NAMES if hasattr(math, name)}
+_CALLS: dict[str, Callable[..., Any]] = {"pow": _pow, "log": _log, "ldexp": _ldexp}
+_CALLS |= {name: _traced(name, getattr(math, name)) for name in _NAMES if hasattr(math, name)}
+_TRACED = {name: _Instead(name, call, getattr(math, name)) for name, call in _CALLS.items()}
 _MODULE = ModuleType("math", math.__doc__)
 _MODULE.__dict__.update({**vars(math), **_TRACED})
 _INSTEAD: dict[int, Any] = {id(getattr(math, name)): function for name, function in _TRACED.items()}
@@ -62,7 +81,12 @@ _INSTEAD[id(math)] = _MODULE
 
 def plain(value: Any) -> Any:
     """``value``, or the function of ``math`` that it stands for."""
-    return getattr(value, "plain", value) if type(value) is type(plain) else value
+    return value.plain if type(value) is _Instead else value
+
+
+def has_math(names: dict[str, Any]) -> bool:
+    """Whether ``math``, or a function of it that is traced, is there."""
+    return any([id(value) in _INSTEAD for value in names.values()])
 
 
 @contextmanager
