@@ -117,7 +117,7 @@ def _compile(template: Template, varying: dict[int, str], fastmath: bool) -> Var
         parts.append((dispatcher, (table, *part.kinds)))
         texts.append(text)
     text, name = template.source(varying)
-    main = store.compile_source(text, name, nogil=template.heavy, **options)
+    main = store.compile_source(text, name, nogil=template.heavy, program=True, **options)
     signature = [TableType()]
     signature += [FlatType(memory_type(a.buffer.dtype)) for a in template.arguments]
     signature += map(type_of_argument, template.floats)

@@ -29,7 +29,14 @@ from numba.core.untyped_passes import (
 )
 
 __all__ = ["BY_WORDS", "AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OverloadCompiler"]
-__all__ += ["OwnCompiler", "address_by_words", "entered_by_words", "way_by_words"]
+__all__ += [
+    "OwnCompiler",
+    "PartCompiler",
+    "ProgramCompiler",
+    "address_by_words",
+    "entered_by_words",
+    "way_by_words",
+]
 
 
 class _NoEngine:
@@ -65,16 +72,7 @@ def _has_opaque(library: Any) -> bool:
 
 
 class _Vectorised(JITCodeLibrary):
-    """LLVM's code of a function that may call functions of ``simd/opaque.py``.
-
-    It is entered by its address, and not linked into what else Numba compiles: it goes to disk as
-    machine code alone. To read what LLVM made that from took a third of loading.
-    """
-
-    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
-        """What Numba makes the library from again: see ``loaded``."""
-        self._ensure_finalized()
-        return self.name, "object", (self._get_compiled_object(), _names_in(self._final_module))
+    """LLVM's code of a function that may call functions of ``simd/opaque.py``."""
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Add a module, whose loops are for the longest vectors if such functions are called."""
@@ -89,6 +87,18 @@ class _Vectorised(JITCodeLibrary):
     def _optimize_final_module(self) -> None:
         super()._optimize_final_module()
         _inline_what_was_opaque(self._final_module, self._codegen)
+
+
+class _Alone(_Vectorised):
+    """LLVM's code of a function that is entered by its address, and linked into nothing else.
+
+    It goes to disk as machine code alone. To read what LLVM made that from took a third of loading.
+    """
+
+    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
+        """What Numba makes the library from again: see ``loaded``."""
+        self._ensure_finalized()
+        return self.name, "object", (self._get_compiled_object(), _names_in(self._final_module))
 
 
 _NAMES_ALONE = "numbagrad.names"
@@ -171,6 +181,14 @@ class _Entered(_Vectorised):
 
 class OwnLibrary(_Entered, KernelLibrary):
     """That of a kernel that allocates nothing."""
+
+
+class PartLibrary(_Alone, KernelLibrary):
+    """That of a loop that a program calls, or a formula's."""
+
+
+class ProgramLibrary(_Alone, OwnLibrary):
+    """That of a program."""
 
 
 def _add_way_by_words(module: Any, kernel: Any) -> None:
@@ -261,6 +279,22 @@ class KernelLowering(_Lowering):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
+class PartLowering(_Lowering):
+    """Lowering into a ``PartLibrary``."""
+
+    _name = "numbagrad_part_lowering"
+    library = PartLibrary
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class ProgramLowering(_Lowering):
+    """Lowering into a ``ProgramLibrary``."""
+
+    _name = "numbagrad_program_lowering"
+    library = ProgramLibrary
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
 class OwnLowering(_Lowering):
     """Lowering into an ``OwnLibrary``."""
 
@@ -324,9 +358,21 @@ class KernelCompiler(Compiler):
 
 
 class OwnCompiler(KernelCompiler):
-    """For the kernels that come with numbagrad, and for programs."""
+    """For the kernels that come with numbagrad, and texts of ours that others may call."""
 
     lowering = OwnLowering
+
+
+class PartCompiler(KernelCompiler):
+    """For texts of ours that are called by their address."""
+
+    lowering = PartLowering
+
+
+class ProgramCompiler(KernelCompiler):
+    """For the main functions of programs, which Python calls."""
+
+    lowering = ProgramLowering
 
 
 class AllocatingCompiler(KernelCompiler):

@@ -44,8 +44,9 @@ from .forks import COMPILING, LLVM, held_during_forks
 from .interrupts import held
 from .numba_compiler import (
     AllocatingCompiler,
-    KernelCompiler,
     OwnCompiler,
+    PartCompiler,
+    ProgramCompiler,
     entered_by_words,
     loaded,
 )
@@ -238,12 +239,13 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     makes arrays, by default true of a user's alone: without, Numba counts no references to arrays,
     which is a tenth of compiling and 25 ns a call for each array. A user's ``@njit`` function that
     such code called would count none either, wherever else it is called: False is for code of ours,
-    which calls nothing else.
+    which calls nothing else. program: whether Python alone calls it.
     """
     recipe = function, source, options.copy()
     allocates = options["_nrt"] = options.pop("allocates", not ours(function))
     # Not arcp: LLVM would estimate 1 / sqrt(x) in float32, which gives NaN at 0 and inf.
     fastmath = {"contract", "nsz"}
+    program = options.pop("program", False)
     if options.pop("reassoc", False):
         fastmath.add("reassoc")
     # Nothing enters a kernel as a C function: 15 ms less for each signature.
@@ -252,8 +254,10 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         compiler = AllocatingCompiler if allocates else OwnCompiler
     elif allocates:
         compiler = Compiler
-    else:  # a text of ours
-        compiler = KernelCompiler if options.get("no_cpython_wrapper") else OwnCompiler
+    elif options.get("no_cpython_wrapper"):  # a text of ours
+        compiler = PartCompiler
+    else:
+        compiler = ProgramCompiler if program else OwnCompiler
     shared = options.get("parallel") and _outlines(function)
     if shared:
         del options["parallel"]
@@ -270,7 +274,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {recipe[2]}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)
-        own = compiler in (AllocatingCompiler, OwnCompiler)
+        own = compiler in (AllocatingCompiler, OwnCompiler, ProgramCompiler)
         dispatcher.__class__ = _Entered if own else _Whole
     return dispatcher
 

@@ -227,10 +227,6 @@ out, mask = np.zeros((3, 1)), np.array([True, False, True])
 fill_where(out, mask, 1.0)
 (result,) = fill_where.serial.overloads.values()
 print(out.ravel().tolist(), fill_where.serial.stats.cache_hits)
-try:
-    result.library._get_module_for_linking()
-except RuntimeError as error:
-    print(error)
 """
 
 
@@ -246,4 +242,44 @@ def test_loaded_from_disk(tmp_path):
     first, second = (run.stdout for run in found)
     assert first.startswith("[1.0, 0.0, 1.0]") and second.startswith("[1.0, 0.0, 1.0]")
     assert "float64" not in first.split("]")[1] and "float64" in second
-    assert "as machine code" not in first and "fill_where came from disk as machine code" in second
+
+
+LINKED = """
+import numba, numpy as np, numbagrad as ng
+from numbagrad.compiled import bind
+from numbagrad.kernels import store
+made, compile_source = [], store.compile_source
+def noting(text, name, **options):
+    made.append(compile_source(text, name, **options))
+    return made[-1]
+store.compile_source = noting
+print(ng.compile(lambda x: (x * 2).sum(0))(ng.ones(3, 2)).tolist())
+draw = ng.vmap(lambda x: x + ng.randn(4), randomness="different")
+print(draw(ng.zeros(3, 4)).shape)
+found = [d for d in made if "compiled_" in d.__name__]
+(library,) = [each.library for d in found for each in d.overloads.values()]
+try:
+    library._get_module_for_linking()
+    print("has what it was made from")
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_programs_are_kept_as_machine_code_and_kernels_may_be_linked(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    told = []
+    for again in (False, False, True):
+        if again:  # what holds the kernels is compiled anew, of kernels that are there
+            holders = [*(tmp_path / "numbagrad").glob("each_*")]
+            assert holders
+            for path in holders:
+                path.unlink()
+        run = subprocess.run(
+            [sys.executable, "-c", LINKED], env=environment, capture_output=True, text=True
+        )
+        assert run.returncode == 0, run.stderr
+        told.append(run.stdout.splitlines())
+    assert [lines[:2] for lines in told] == [["[6.0, 6.0]", "ng.Size([3, 4])"]] * 3
+    assert told[0][2] == "has what it was made from"
+    assert all(["came from disk as machine code" in lines[2] for lines in told[1:]])
