@@ -254,10 +254,10 @@ def noting(text, name, **options):
     return made[-1]
 store.compile_source = noting
 print(ng.compile(lambda x: (x * 2).sum(0))(ng.ones(3, 2)).tolist())
-draw = ng.vmap(lambda x: x + ng.randn(4), randomness="different")
+draw = ng.compile(ng.vmap(lambda x: x + ng.randn(4), randomness="different"))
 print(draw(ng.zeros(3, 4)).shape)
 found = [d for d in made if "compiled_" in d.__name__]
-(library,) = [each.library for d in found for each in d.overloads.values()]
+library = [each.library for d in found for each in d.overloads.values()][0]
 try:
     library._get_module_for_linking()
     print("has what it was made from")
