@@ -129,7 +129,7 @@ def test_averages_of_no_batch(shape, compiled):
 def test_a_cdf_needs_a_function_that_rises_or_falls():
     folded = D.TransformedDistribution(D.Normal(0.0, 1.0), [D.AbsTransform()])
     for function in (folded.cdf, folded.icdf):
-        with pytest.raises(NotImplementedError, match=r"AbsTransform\.sign"):
+        with pytest.raises(NotImplementedError, match="AbsTransform has no sign"):
             function(T([0.5]))
     falls = D.TransformedDistribution(D.Normal(0.0, 1.0), [D.AffineTransform(0.0, -2.0)])
     assert falls.cdf(T(0.0)).item() == 0.5

@@ -37,8 +37,8 @@ class Transform:
     def sign(self) -> Any:
         """Raises NotImplementedError: a class whose functions rise or fall says so."""
         raise NotImplementedError(
-            f"{type(self).__name__}.sign: whether the function rises or falls is not known, which "
-            f"cdf and icdf ask for. Set it to 1 or -1 where it does."
+            f"{type(self).__name__} has no sign: whether the function rises or falls is not known, "
+            f"which cdf and icdf ask for. Set it to 1 or -1 where it does."
         )
 
     def __init__(self, cache_size: int = 0):
