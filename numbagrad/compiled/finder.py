@@ -353,7 +353,7 @@ class _Finder:
         does not tell, and beside its own tensors into its state."""
         for group in optimizer._param_groups:
             for name, value in group.items():
-                if name != "params" and containers(value):
+                if name in self.names and name != "params" and containers(value):
                     yield _place(f"{{}}.get({name!r}, ABSENT)", group, name, value)
         for held in list(optimizer._state.values()):
             for name in sorted(self.names.keys() & held.keys()):

@@ -243,9 +243,17 @@ class InnerLibrary(KernelLibrary):
 
 def entered_by_words(kinds: Sequence[types.Type], result: types.Type) -> bool:
     """Whether Python can enter a function of such arguments by words: see ``entered.py``."""
-    return (result == types.none or (result == types.int64 and bool(kinds))) and all(
-        [kind in _NUMBERS or type(kind) in BY_WORDS for kind in kinds]
-    )
+    return bool(kinds) and result in (types.none, types.int64) and all(map(_is_known, kinds))
+
+
+def _is_known(kind: types.Type) -> bool:
+    if type(kind) in BY_WORDS:
+        return not isinstance(kind.dtype, _LONG)
+    return kind in _NUMBERS
+
+
+_LONG = (types.Record, types.NestedArray, types.CharSeq, types.UnicodeCharSeq)
+"""Elements of any size."""
 
 
 _NUMBERS = {types.float64, types.int64, types.boolean}

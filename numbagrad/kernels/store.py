@@ -274,9 +274,14 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {recipe[2]}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)
-        own = compiler in (AllocatingCompiler, OwnCompiler, ProgramCompiler)
-        dispatcher.__class__ = _Entered if own else _Whole
+        dispatcher.__class__ = _Whole
+    if not numba.config.DISABLE_JIT and compiler in _ENTERED:
+        dispatcher.__class__ = _Entered
     return dispatcher
+
+
+_ENTERED = (AllocatingCompiler, OwnCompiler, ProgramCompiler)
+"""Compilers of what may have no way in from Python of its own."""
 
 
 class _Whole(CPUDispatcher):

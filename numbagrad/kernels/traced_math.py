@@ -7,9 +7,10 @@ value, which then decided what is recorded. Start reading at ``tracing_math``.
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import CellType, ModuleType
 from typing import Any
 
@@ -22,8 +23,8 @@ __all__ = ["has_math", "plain", "tracing_math"]
 class _Instead:
     """What stands for a function of ``math``: equal to it, for it may be a key of a dict."""
 
-    def __init__(self, name: str, call: Callable[..., Any], plain: Callable[..., Any]):
-        self.__name__ = name
+    def __init__(self, call: Callable[..., Any], plain: Callable[..., Any]):
+        functools.update_wrapper(self, plain)
         self._call = call
         self.plain = plain
 
@@ -31,13 +32,20 @@ class _Instead:
         return self._call(*args)
 
     def __eq__(self, other: Any) -> bool:
-        return other is self or other is self.plain
+        return True if other is self or other is self.plain else NotImplemented
+
+    def __reduce__(self) -> Any:
+        return _of_math, (self.plain.__name__,)
 
     def __hash__(self) -> int:
         return hash(self.plain)
 
     def __repr__(self) -> str:
         return repr(self.plain)
+
+
+def _of_math(name: str) -> Any:
+    return getattr(math, name)
 
 
 def _traced(name: str, function: Callable[[Any], float]) -> Callable[[Any], Any]:
@@ -72,7 +80,7 @@ _natural = _traced("log", math.log)
 _NAMES = "sqrt exp expm1 exp2 log1p log2 log10 sin cos tan tanh cbrt".split()
 _CALLS: dict[str, Callable[..., Any]] = {"pow": _pow, "log": _log, "ldexp": _ldexp}
 _CALLS |= {name: _traced(name, getattr(math, name)) for name in _NAMES if hasattr(math, name)}
-_TRACED = {name: _Instead(name, call, getattr(math, name)) for name, call in _CALLS.items()}
+_TRACED = {name: _Instead(call, getattr(math, name)) for name, call in _CALLS.items()}
 _MODULE = ModuleType("math", math.__doc__)
 _MODULE.__dict__.update({**vars(math), **_TRACED})
 _INSTEAD: dict[int, Any] = {id(getattr(math, name)): function for name, function in _TRACED.items()}
@@ -117,10 +125,13 @@ def tracing_math(
     finally:
         if builtins.__import__ is importing:
             builtins.__import__ = imports
-        for cell, value in held:
-            cell.cell_contents = value
+        for cell, value in held:  # unless something else was put there meanwhile
+            with suppress(ValueError):
+                if cell.cell_contents is _INSTEAD[id(value)]:
+                    cell.cell_contents = value
         for names, name, value in changed:
-            names[name] = value
+            if names.get(name) is _INSTEAD[id(value)]:
+                names[name] = value
 
 
 def _importing(imports: Callable[..., Any], spaces: Set[int]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, full, new_empty, ones_like
 from .comparison import logical_and
 from .create import eye
-from .elementwise import maximum, where
+from .elementwise import where
 from .join import stack
 from .lapack_arguments import matrix, named, of_batch, of_each
 from .linalg import matmul
@@ -258,10 +258,10 @@ class Pinv(Op):
     """The pseudo-inverse of Moore and Penrose, of matrices whose rank does not change nearby."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, rcond: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, rcond: float, atol: float) -> Tensor:
         *batch, m, n = x._array.shape
         out = new_empty((*batch, n, m), x._dtype, x._device)
-        machine.launch(named(kernels.pinv, "pinv"), out._array, x._array, rcond)
+        machine.launch(named(kernels.pinv, "pinv"), out._array, x._array, rcond, atol)
         ctx.save(x, out)
         return out
 
@@ -294,19 +294,15 @@ def pinv(
     [[0.5, 0.0]]
     """
     x = matrix("pinv", x, square=hermitian)
+    if not isinstance(atol, (int, float, type(None))):
+        raise TypeError(
+            f"linalg.pinv: atol must be a number, got {type(atol).__name__}. Call it for each matrix "
+            f"where the limits differ."
+        )
     relative = rtol if rcond is None else rcond
-    if not atol or not x._array.size:
-        return Pinv.apply(x, _rcond(x, relative))
-    return _pinv_from(x, float(atol), 0.0 if relative is None else float(relative))
-
-
-def _pinv_from(x: Tensor, atol: float, rtol: float) -> Tensor:
-    """``pinv`` with a limit that is the same for all matrices."""
-    U, S, Vh = svd(x, full_matrices=False)
-    limit = maximum(S.detach().amax(-1, keepdim=True) * rtol, full((), atol, x._dtype, x._device))
-    kept = S > limit
-    inverse = where(kept, 1 / where(kept, S, 1.0), 0.0)
-    return matmul(Vh.mT * unsqueeze(inverse, -2), U.mT)
+    if atol and relative is None:
+        relative = 0.0
+    return Pinv.apply(x, _rcond(x, relative), float(atol or 0.0))
 
 
 class Lstsq(Op):
@@ -327,7 +323,7 @@ class Lstsq(Op):
     @staticmethod
     def backward(ctx: Any, g: Tensor, *_: Any) -> tuple:
         x, y = ctx.saved_tensors
-        inverse = Pinv.apply(x, ctx.rcond)
+        inverse = Pinv.apply(x, ctx.rcond, 0.0)
         gx = _pinv_gradient(x, inverse, matmul(g, y.mT)) if ctx.needs_input_grad[0] else None
         return gx, matmul(inverse.mT, g)
 

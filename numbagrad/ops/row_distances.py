@@ -14,6 +14,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .autocasting import CPU, raised
 from .base import Op, broadcast_shape, contiguous, new_empty, sum_to_shape
+from .comparison import isfinite, logical_and
 from .elementwise import abs, sign, where
 from .from_formula import Elementwise
 from .linalg import _operands, matmul
@@ -71,7 +72,8 @@ def _largest(x: Tensor) -> Tensor:
         return sum(x, -1)
     plain = x.detach()
     most = plain.amax(-1, keepdim=True)
-    return most.squeeze(-1) + sum(where(plain == most, x - plain, 0.0), -1)
+    slopes = where(logical_and(plain == most, isfinite(plain)), x - plain, 0.0)
+    return most.squeeze(-1) + sum(slopes, -1)
 
 
 def has_kernel(x: Tensor) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
+import pickle
 import types
 from dataclasses import dataclass
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.errors import RecordingError
 
 X = ng.tensor([0.5, 1.5])
 
@@ -170,6 +174,46 @@ def test_functions_of_math_in_objects_take_numbers_of_a_call():
     step = ng.compile(lambda x, k: x * held.function(k))
     for k in (4.0, 9.0, 2.0, 0.25):
         assert step(X, k).tolist() == (X * math.sqrt(k)).tolist()
+    assert step.cache_info().recordings == 1
+
+
+def test_functions_of_math_that_a_step_takes_away():
+    held = types.SimpleNamespace(function=math.sqrt)
+
+    def replaces(x):
+        held.function = math.cos
+        return x * held.function(0.0)
+
+    def deletes(x):
+        found = held.function(4.0)
+        del held.function
+        return x * found
+
+    for step in (replaces, deletes):
+        with pytest.raises(RecordingError, match="function"):
+            ng.compile(step)(X)
+        assert held.function is math.sqrt
+
+
+def test_a_function_of_math_in_a_recording():
+    seen = []
+
+    def step(x):
+        seen.append((math.sqrt.__name__, math.sqrt.__qualname__, math.sqrt.__doc__))
+        kept = pickle.loads(pickle.dumps(math.sqrt)), copy.deepcopy(math.exp)
+        return x * kept[0](4.0) * (math.sqrt == mock.ANY) * (math.sqrt != math.exp)
+
+    assert ng.compile(step)(X).tolist() == (X * 2).tolist()
+    assert seen[0] == (math.sqrt.__name__, math.sqrt.__qualname__, math.sqrt.__doc__)
+
+
+def test_what_no_code_names_in_groups_is_no_guard():
+    opt = optimizer()
+    (group,) = opt.param_groups
+    group["history"] = []
+    step = ng.compile(lambda x: x * opt.param_groups[0]["lr"])
+    for _ in range(5):
+        group["history"].append(step(X).sum().item())
     assert step.cache_info().recordings == 1
 
 

@@ -76,6 +76,14 @@ def waits(out, told, often):
             return
 
 
+def raises():
+    raise ValueError("boom")
+
+
+def sizes(out, x, i):
+    out[0], out[1], out[2] = x.shape[0], x.shape[1], i
+
+
 def makes(out, x):
     made = np.empty(x.size, x.dtype)
     made[:] = x
@@ -187,6 +195,33 @@ def test_another_thread_runs_meanwhile(ours):
     threading.Timer(0.1, told.fill, (1,)).start()
     kernel(out, told, 10**11)
     assert out[0] == 1
+
+
+def test_errors_of_what_has_no_arguments(ours):
+    raises = store.jit(ours.raises, allocates=False)
+    with pytest.raises(ValueError, match="boom"):
+        raises()
+    assert has_own_way(raises)
+
+
+def test_elements_of_any_size(ours):
+    out, kernel = np.zeros(6), kernel_of(ours.sizes)
+    kernel(out, np.zeros((2, 3), "U70"), 7)
+    assert out.tolist()[:3] == [2, 3, 7] and has_own_way(kernel.serial)
+
+
+GONE = """
+import sys, numbagrad as ng
+x = ng.tensor([3.0, 1.0, 2.0])
+for name in [n for n in sys.modules if n.split(".")[0] == "numbagrad"]:
+    del sys.modules[name]
+print(x.sort()[0].tolist(), x.cumsum(0).tolist())
+"""
+
+
+def test_kernels_whose_modules_are_gone():
+    run = subprocess.run([sys.executable, "-c", GONE], capture_output=True, text=True)
+    assert run.stdout == "[1.0, 2.0, 3.0] [3.0, 4.0, 6.0]\n", run.stderr
 
 
 def test_alone_where_asked(ours):

@@ -212,6 +212,11 @@ def test_limits_of_a_pseudo_inverse():
     )
     x.requires_grad_()
     assert ng.autograd.gradcheck(lambda a: ng.linalg.pinv(a, atol=least / 2), (x,))
+    equal = ng.eye(3, dtype=ng.float64).requires_grad_()  # whose singular values are equal
+    ng.linalg.pinv(equal, atol=1e-3).sum().backward()
+    assert np.allclose(equal.grad.numpy(), -1)
+    with pytest.raises(TypeError, match="atol must be a number, got Tensor"):
+        ng.linalg.pinv(x, atol=T([0.1]))
 
 
 def test_norms_of_another_dtype():
@@ -237,3 +242,5 @@ def test_largest_distances():
     assert ng.autograd.gradcheck(lambda a, b: ng.cdist(a, b, p=math.inf), (z, w))
     expected = (z.unsqueeze(1) - w).abs().amax(-1)
     assert ng.equal(ng.cdist(z, w, p=math.inf), expected)
+    far = ng.cdist(T([[2.0, math.inf], [1.0, math.nan]]), T([[0.0, 1.0]]), p=math.inf)
+    assert far[0].tolist() == [math.inf] and far[1].isnan().all()

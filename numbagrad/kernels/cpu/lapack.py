@@ -271,9 +271,9 @@ def svd(u: Array | None, s: Array, vh: Array | None, x: Array) -> None:
 
 
 @alone_below(704, 1)
-def pinv(out: Array, x: Array, rcond: float) -> None:
-    """Pseudo-inverses. x (..., m, n); out (..., n, m); rcond: singular values below that times the
-    largest count as 0.
+def pinv(out: Array, x: Array, rcond: float, atol: float) -> None:
+    """Pseudo-inverses. x (..., m, n); out (..., n, m); singular values below atol, or below rcond
+    times the largest, count as 0.
     """
     n, k = x.shape[-1], min(x.shape[-2:])
     if not x.size:
@@ -281,7 +281,7 @@ def pinv(out: Array, x: Array, rcond: float) -> None:
     u, vh = np.empty((*x.shape[:-1], k), x.dtype), np.empty((*x.shape[:-2], k, n), x.dtype)
     s = np.empty((*x.shape[:-2], 1, k), x.dtype)
     svd(u, s, vh, x)
-    kept = s > rcond * s[..., :1]
+    kept = s > np.maximum(rcond * s[..., :1], atol)
     s = np.divide(1, s, out=np.zeros_like(s), where=kept)
     np.matmul(vh.swapaxes(-1, -2) * s, u.swapaxes(-1, -2), out=out)
 
