@@ -296,8 +296,8 @@ def pinv(
     x = matrix("pinv", x, square=hermitian)
     if not isinstance(atol, (int, float, type(None))):
         raise TypeError(
-            f"linalg.pinv: atol must be a number, got {type(atol).__name__}. Call it for each matrix "
-            f"where the limits differ."
+            f"linalg.pinv: atol must be a number, got {type(atol).__name__}. Where limits differ "
+            f"call it for each matrix."
         )
     relative = rtol if rcond is None else rcond
     if atol and relative is None:

@@ -196,15 +196,15 @@ def test_functions_of_math_that_a_step_takes_away():
 
 
 def test_a_function_of_math_in_a_recording():
-    seen = []
+    named = "sqrt", math.sqrt.__qualname__, math.sqrt.__doc__, math.sqrt.__module__
 
     def step(x):
-        seen.append((math.sqrt.__name__, math.sqrt.__qualname__, math.sqrt.__doc__))
+        f = math.sqrt
+        x = x * (named == (f.__name__, f.__qualname__, f.__doc__, f.__module__))
         kept = pickle.loads(pickle.dumps(math.sqrt)), copy.deepcopy(math.exp)
         return x * kept[0](4.0) * (math.sqrt == mock.ANY) * (math.sqrt != math.exp)
 
     assert ng.compile(step)(X).tolist() == (X * 2).tolist()
-    assert seen[0] == (math.sqrt.__name__, math.sqrt.__qualname__, math.sqrt.__doc__)
 
 
 def test_what_no_code_names_in_groups_is_no_guard():
