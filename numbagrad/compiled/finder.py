@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import keyword
 import operator
 import sys
 import threading
@@ -326,7 +327,7 @@ class _Finder:
                     value = vars(each)[name]  # no static method of a class
                     own = not isinstance(each, types.ModuleType) or not installed_module(each)
                     if counts(value, own) and getattr(each, name, None) is value:
-                        yield _place(f"{{}}.{name}", each, name, value)
+                        yield _place(_text_of(name), each, name, value)
                     elif isinstance(each, type) and is_open(value):  # a descriptor of the user
                         yield _own(each, name, value)
                 if isinstance(each, type):
@@ -443,7 +444,13 @@ class _Finder:
                     yield _own(kind, name, vars(kind).get(name, ABSENT))
                 elif found is there or isinstance(there, staticmethod):
                     if isinstance(found, property) or is_code(found):
-                        yield Place(f"{{}}.{name}", kind, name, found)
+                        yield Place(_text_of(name), kind, name, found)
+
+
+def _text_of(name: str) -> str:
+    """The attribute of a class or module, whatever it is called: pytest's have an ``@``."""
+    plain = name.isidentifier() and not keyword.iskeyword(name)
+    return f"{{}}.{name}" if plain else f"getattr({{}}, {name!r}, ABSENT)"
 
 
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:

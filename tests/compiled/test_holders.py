@@ -71,6 +71,22 @@ def test_a_module_in_a_class_is_replaced():
     check(lambda x: x * Config.xp.pi, lambda: setattr(Config, "xp", Fake))
 
 
+def test_names_that_are_none_in_python():
+    module = types.ModuleType("odd")
+    vars(module).update({"@math": math, "class": np, "scale": 2.0})
+
+    class Odd:
+        pass
+
+    setattr(Odd, "@math", math)
+    check(
+        lambda x: x * getattr(module, "@math").pi * getattr(module, "class").e * module.scale,
+        lambda: vars(module).update({"@math": Fake}),
+        lambda: setattr(module, "class", math),
+    )
+    check(lambda x: x * getattr(Odd, "@math").pi)
+
+
 def test_the_library_itself_is_no_guard():
     check(lambda x: ng.relu(x), recordings=1)
 
