@@ -72,8 +72,10 @@ class OldObjects:
     def all_tensors(self):
         """As ``heap.all_tensors``, which brings back what is frozen."""
         from numbagrad.compiled.heap import tracked_tensors
+        from numbagrad.compiled.traced import Gone
 
         old = [t for t in (each() for each in self.tensors) if t is not None]
+        old = [t for t in old if type(getattr(t, "_array", None)) is not Gone]
         return [*{id(t): t for t in [*old, *tracked_tensors()]}.values()]
 
     def bring_back(self):
