@@ -24,12 +24,12 @@ from ..tensor import Tensor
 from ..tree import LEAF, flatten, rebuild
 from . import outside
 from .carried_text import indented, reading, writing
-from .finder import namespaces
 from .guards import Writer
 from .places import ABSENT, Place, containers
 from .reasons import changed_guard
 from .repeated import first_places
 from .slots import Slot, as_now, may_change, remember, same_form
+from .spaces import namespaces
 from .trace import Found, Recording, record
 
 MISS = object()

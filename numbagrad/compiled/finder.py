@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import keyword
 import operator
 import sys
@@ -24,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.traced_math import has_math
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
 from .named import filled, globals_of, imported_by, names_of, undefined_in
@@ -41,7 +39,6 @@ from .places import (
 )
 from .unnamed import IMPLICIT, called_by_us, implicit, implicit_items, making
 from .whose import (
-    FOREIGN,
     attributes_of,
     counts,
     installed,
@@ -52,7 +49,6 @@ from .whose import (
     is_open,
     is_ours,
     of_class,
-    package_of,
     slots_of,
 )
 
@@ -323,9 +319,9 @@ class _Finder:
         yield from self.attributes_of_classes()
         for each in self.objects.values():
             if isinstance(each, (type, types.ModuleType)):
+                own = isinstance(each, type) or not installed_module(each)
                 for name in sorted(self.names.keys() & vars(each).keys()):
                     value = vars(each)[name]  # no static method of a class
-                    own = not isinstance(each, types.ModuleType) or not installed_module(each)
                     if counts(value, own) and getattr(each, name, None) is value:
                         yield _place(_text_of(name), each, name, value)
                     elif isinstance(each, type) and is_open(value):  # a descriptor of the user
@@ -483,25 +479,3 @@ def _registered(text: str, own: dict[str, Any], name: str) -> Iterator[Place]:
 
 
 _TABLES = ("_parameters", "_buffers", "_modules")
-
-
-def namespaces(
-    function: Callable[..., Any], places: Iterable[Place], objects: Iterable[Any]
-) -> list[dict[str, Any]]:
-    """What the modules hold in which a function, and what it reaches, is written; and objects that
-    have ``math`` or one of its functions."""
-    found: dict[int, dict[str, Any]] = {}
-    for each in (function, *[place.value for place in places]):
-        each = inspect.unwrap(getattr(each, "__func__", each)) if callable(each) else each
-        if isinstance(each, types.FunctionType):
-            found[id(each.__globals__)] = each.__globals__
-    for each in objects:
-        own = getattr(each, "__dict__", None)
-        if type(own) is dict and has_math(own):
-            found[id(own)] = own
-    for each in (*objects, getattr(function, "__self__", None), function):
-        for kind in each.__mro__ if isinstance(each, type) else type(each).__mro__:
-            module = sys.modules.get(kind.__module__)
-            if module is not None and package_of(kind) not in (*FOREIGN, "builtins"):
-                found[id(vars(module))] = vars(module)
-    return list(found.values())

@@ -76,15 +76,15 @@ def polynomial(out, x, times):
 
 @functools.cache
 def _measured(count: int) -> Rates:
-    # As Python, without the JIT, loops would take 15 s, and never wait for memory.
-    large = np.ones(2**9 if config.DISABLE_JIT else 2**23, np.float32)  # 32 MiB: not in a cache
+    # 32 MiB, more than caches hold. As Python, without the JIT, these loops would take 15 s.
+    many, some, few, times = (9, 9, 6, 1) if config.DISABLE_JIT else (23, 14, 11, 32)
+    large = np.ones(2**many, np.float32)
     moved = _best(copies, (np.zeros_like(large), large, 1))
-    near = np.ones(2**9 if config.DISABLE_JIT else 2**14, np.float32)
-    times = 1 if config.DISABLE_JIT else 32
+    near = np.ones(2**some, np.float32)
     kept = _best(copies, (np.zeros_like(near), near, times))
     square = np.ones((512, 512), np.float32)
     multiplied = _best(matmul.mm, (np.empty_like(square), square, square, 0, 0, 0))
-    small = np.full(2**6 if config.DISABLE_JIT else 2**11, 0.5, np.float32)
+    small = np.full(2**few, 0.5, np.float32)
     computed = _best(polynomial, (np.empty_like(small), small, times))
     return Rates(
         memory=2 * large.nbytes / moved,

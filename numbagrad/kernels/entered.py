@@ -9,7 +9,6 @@ looked at by Numba's dispatcher. Start reading at ``entry``.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +20,7 @@ from numba.core import callconv, cgutils
 
 from . import store
 from .flat import DATA, FLAGS, RANK, SIZES, FlatType
-from .from_python import REAL, TRUTH, WHOLE, number, refuse
+from .from_python import REAL, TRUTH, WHOLE, callable_of, named, number, refuse
 from .inner import intrinsic
 from .numba_compiler import address_by_words
 from .vectors import WORD, at, counted
@@ -71,28 +70,20 @@ def entry(result: Any, alone: bool) -> Callable[..., int | None]:
     description = _described(result.fndesc.qualname.rpartition(".")[2], kinds)
     description[ADDRESS], description[ROOM] = address_by_words(result), room
     description[ALONE], description[NUMBER] = alone, result.signature.return_type != types.none
-    given = ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, *given)(("PyCFunction_NewEx", ctypes.pythonapi))
-    # It holds what Python reads, and what runs.
-    owner = description.view(_Description)
-    owner.result = result.library
-    found: Callable[..., int | None] = new(description.__array_interface__["data"][0], owner, None)
-    return found
+    held = description.view(_Description)
+    held.library = result.library
+    return callable_of(held)
 
 
 class _Description(np.ndarray):
-    """A description with what it describes."""
+    """A description with the code that it describes."""
 
-    result: Any
+    library: Any
 
 
 def _described(name: str, kinds: Sequence[int]) -> np.ndarray:
-    text = name.encode() + bytes(8 - len(name.encode()) % 8)
-    words = np.zeros(KINDS + len(kinds) + len(text) // 8, np.int64)
-    words[KINDS : KINDS + len(kinds)] = kinds
-    words[KINDS + len(kinds) :] = np.frombuffer(text, np.int64)
-    words[NAME] = words.__array_interface__["data"][0] + 8 * (KINDS + len(kinds))
-    words[CODE], words[TRAITS], words[COUNT] = _address(), _VARARGS | _KEYWORDS, len(kinds)
+    words = named(name, _address(), _VARARGS | _KEYWORDS, KINDS, kinds)
+    words[COUNT] = len(kinds)
     words[NONE], words[ERROR], words[OVERFLOW] = id(None), id(TypeError), id(OverflowError)
     return words
 

@@ -24,8 +24,8 @@ from .inner import intrinsic
 from .pieces import CALLED, CREW, crew_places
 from .vectors import WORD, at, counted
 
-__all__ = ["MOST", "REAL", "TRUTH", "WHOLE", "described", "interpreted_entry", "number", "refuse"]
-__all__ += ["spread_address", "way_in"]
+__all__ = ["MOST", "REAL", "TRUTH", "WHOLE", "callable_of", "described", "interpreted_entry"]
+__all__ += ["named", "number", "refuse", "spread_address", "way_in"]
 
 NAME, CODE, TRAITS, TEXT, ADDRESS, COUNT, GRAIN, LONG, YES, NO, ERROR, OVERFLOW, KINDS = range(13)
 """The words of a description. Python's ``PyMethodDef`` first; then where the loop's second way in
@@ -93,17 +93,32 @@ def described(
         raise ValueError(f"{name}: {len(operands)} operands, a formula has at most {MOST}.")
     numbers = {float: REAL, int: WHOLE, bool: TRUTH}
     kinds = [numbers[d] if isinstance(d, type) else d.itemsize for d in operands]
-    text = name.encode() + bytes(8 - len(name.encode()) % 8)
-    words = np.zeros(KINDS + len(kinds) + len(text) // 8, np.int64)
-    words[KINDS : KINDS + len(kinds)] = kinds
-    words[KINDS + len(kinds) :] = np.frombuffer(text, np.int64)
-    start = words.__array_interface__["data"][0]
-    words[NAME] = start + 8 * (KINDS + len(kinds))
-    words[CODE], words[TRAITS], words[ADDRESS] = _addresses()[0], _FASTCALL, address
+    words = named(name, _addresses()[0], _FASTCALL, KINDS, kinds)
+    words[ADDRESS] = address
     words[COUNT], words[GRAIN], words[LONG] = len(kinds), max(grain, _PIECE), long
     words[YES], words[NO] = id(True), id(False)
     words[ERROR], words[OVERFLOW] = id(TypeError), id(OverflowError)
     return words
+
+
+def named(name: str, code: int, traits: int, room: int, more: Sequence[int]) -> np.ndarray:
+    """A description of ``room`` words and then ``more``, which begins with a ``PyMethodDef``."""
+    text = name.encode() + bytes(8 - len(name.encode()) % 8)
+    end = room + len(more)
+    words = np.zeros(end + len(text) // 8, np.int64)
+    words[room:end], words[end:] = more, np.frombuffer(text, np.int64)
+    words[NAME] = words.__array_interface__["data"][0] + 8 * end
+    words[CODE], words[TRAITS] = code, traits
+    return words
+
+
+def callable_of(description: np.ndarray) -> Callable[..., Any]:
+    """What Python calls, whose code gets the description as ``self``."""
+    given = ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, *given)(("PyCFunction_NewEx", ctypes.pythonapi))
+    # It holds its description, which the words that Python reads at its end are in.
+    found: Callable[..., Any] = new(description.__array_interface__["data"][0], description, None)
+    return found
 
 
 def way_in(description: np.ndarray) -> Callable[..., bool]:
@@ -112,11 +127,7 @@ def way_in(description: np.ndarray) -> Callable[..., bool]:
     It returns False without doing anything where nobody has begun the threads, where there are
     ``LONG`` elements, or where an array differs in shape from the first or is not C-contiguous.
     """
-    given = ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, *given)(("PyCFunction_NewEx", ctypes.pythonapi))
-    # It holds its description, which the words that Python reads at its end are in.
-    found: Callable[..., bool] = new(description.__array_interface__["data"][0], description, None)
-    return found
+    return callable_of(description)
 
 
 def interpreted_entry(function: Callable[..., None]) -> Callable[..., bool]:

@@ -278,44 +278,12 @@ class _Lowering(NativeLowering):
         return lowered
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class KernelLowering(_Lowering):
-    """Lowering into a ``KernelLibrary``."""
-
-    _name = "numbagrad_kernel_lowering"
-    library = KernelLibrary
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class PartLowering(_Lowering):
-    """Lowering into a ``PartLibrary``."""
-
-    _name = "numbagrad_part_lowering"
-    library = PartLibrary
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class ProgramLowering(_Lowering):
-    """Lowering into a ``ProgramLibrary``."""
-
-    _name = "numbagrad_program_lowering"
-    library = ProgramLibrary
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class OwnLowering(_Lowering):
-    """Lowering into an ``OwnLibrary``."""
-
-    _name = "numbagrad_own_lowering"
-    library = OwnLibrary
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class EnteredLowering(_Lowering):
-    """Lowering into an ``_Entered`` library."""
-
-    _name = "numbagrad_entered_lowering"
-    library = _Entered
+def _into(library: type[JITCodeLibrary]) -> type[_Lowering]:
+    """The pass of Numba's that lowers into ``library``."""
+    told = {"_name": f"numbagrad_{library.__name__.lower()}", "library": library}
+    made = type(f"{library.__name__}Lowering", (_Lowering,), told)
+    lowering: type[_Lowering] = register_pass(mutates_CFG=True, analysis_only=False)(made)
+    return lowering
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -342,7 +310,7 @@ class KernelCompiler(Compiler):
     the time, because each looks at everything.
     """
 
-    lowering: type[_Lowering] = KernelLowering
+    lowering: type[_Lowering] = _into(KernelLibrary)
     spared: tuple[type, ...] = (
         WithLifting,
         InlineClosureLikes,
@@ -368,25 +336,25 @@ class KernelCompiler(Compiler):
 class OwnCompiler(KernelCompiler):
     """For the kernels that come with numbagrad, and texts of ours that others may call."""
 
-    lowering = OwnLowering
+    lowering = _into(OwnLibrary)
 
 
 class PartCompiler(KernelCompiler):
     """For texts of ours that are called by their address."""
 
-    lowering = PartLowering
+    lowering = _into(PartLibrary)
 
 
 class ProgramCompiler(KernelCompiler):
     """For the main functions of programs, which Python calls."""
 
-    lowering = ProgramLowering
+    lowering = _into(ProgramLibrary)
 
 
 class AllocatingCompiler(KernelCompiler):
     """For those that make arrays."""
 
-    lowering = EnteredLowering
+    lowering = _into(_Entered)
     spared = ()
 
 

@@ -268,14 +268,11 @@ def neg(x: Tensor) -> Tensor:
     return f.Neg.op.unary(x)
 
 
-_HALVES = (dtypes.float16, dtypes.bfloat16)
-
-
 def round(x: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest integer, ties to even; or rounded to ``decimals`` digits."""
     if decimals == 0:
         return f.Round.op.unary(x)
-    if x._dtype in _HALVES:  # which would not hold what is rounded
+    if x._dtype in dtypes.HALVES:  # which would not hold what is rounded
         return cast(round(cast(x, dtypes.float32), decimals=decimals), x._dtype)
     if decimals > 0:
         scale = 10.0**decimals
