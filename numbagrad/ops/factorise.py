@@ -346,6 +346,11 @@ def lstsq(
     vector = as_operand("lstsq", y)._array.shape == x._array.shape[:-1]
     if vector:
         y = unsqueeze(y, -1)
+    if y._array.ndim < 2:
+        raise ShapeError(
+            f"linalg.lstsq: B must be matrices (..., m, k), or a vector (m) for each matrix A "
+            f"(..., m, n), got A {list(x._array.shape)} and B {list(y._array.shape)}."
+        )
     matrix("lstsq", y)
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise ValueError(
